@@ -112,7 +112,7 @@ def stomp_session(data: bytes) -> None:
                 break
             connection.session.take(frame)
             stomp.turn()
-            reader.version = connection.session.version
+            reader.version = connection.session.flow.version
     except BadFrame as failure:
         connection.session.bad(failure) if hasattr(connection.session, "bad") else None
     stomp.wait(100)

@@ -65,7 +65,7 @@ class BlockCalls:
             self._flow.receipt(frame)
             self._flow.go_on()
 
-        self._flow.when_settled(lambda: self._flow.call(self._flow.outlet.ask, request, answered))
+        self._flow.when_settled(lambda: self._flow.call(request, answered))
 
     def _answer(self, frame: Frame, found: Answered, reply_to: str, *, as_text: bool) -> None:
         headers = {

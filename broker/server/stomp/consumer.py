@@ -13,7 +13,7 @@ from oms_journal.broker.destinations import (
     parse_destination,
 )
 from oms_journal.broker.server.runtime.limits import StompLimits
-from oms_journal.broker.server.stomp.flow import Cancellable, Flow, Then
+from oms_journal.broker.server.stomp.flow import Flow
 from oms_journal.broker.server.stomp.foreign import check_is_single
 from oms_journal.broker.server.stomp.frames import V10, V12, Frame
 from oms_journal.broker.server.stomp.losses import Losses, Subscriber
@@ -144,7 +144,7 @@ class Consumer:
         """Receive for a subscription, together with others to the same place."""
         self._subscriptions[subscription.id] = subscription
         known = self._intakes.get(place)
-        intake = self._intakes[place] = known or Feed(self, source)
+        intake = self._intakes[place] = known or Feed(self._flow, self, source)
         if known is None:
             intake.gets_one_at_a_time = self._losses.gets_one_at_a_time(self._subscriber(intake))
 
@@ -203,7 +203,7 @@ class Consumer:
         where = InConversation(conv_id)
         if not conv_id or where in self._intakes:
             return
-        intake = self._intakes[where] = Feed(self, ConversationSource(self._flow.speaker, where))
+        intake = self._intakes[where] = Feed(self._flow, self, ConversationSource(self._flow.speaker, where))
         intake.label, intake.correlation = label, correlation
         subscription = self._subscribed_to(label)
         if subscription is None:
@@ -270,25 +270,6 @@ class Consumer:
 
     # What intakes do.
 
-    @property
-    def version(self) -> str:
-        return self._flow.version
-
-    @property
-    def is_open(self) -> bool:
-        return self._flow.is_open
-
-    @property
-    def is_writable(self) -> bool:
-        return self._flow.outlet.is_writable
-
-    def receive(self, request: Request, then: Then) -> Cancellable:
-        """Call the broker for the next message."""
-        return self._flow.outlet.ask(request, then)
-
-    def after(self, seconds: float, then: Callable[[], None]) -> Cancellable:
-        return self._flow.outlet.after(seconds, then)
-
     def number(self) -> int:
         """Return the number of the next message that is handed out."""
         self._number += 1
@@ -316,10 +297,6 @@ class Consumer:
             self._commit(unit, lambda: None, None)
         for intake in list(self._intakes.values()):
             intake.go_on()
-
-    def refuse(self, reply: Reply) -> None:
-        """End the connection: it can receive nothing."""
-        self._flow.fail(reply.code, reply.text)
 
     def is_over(self, intake: Feed) -> None:
         """A conversation is over."""

@@ -17,7 +17,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Request
@@ -38,32 +38,12 @@ _SHARE = 0.7  # of the interval: a beat that is late is taken for a connection t
 _PATIENCE = 2.0  # intervals without a sign of the client
 
 
-class Beating(Protocol):
-    """A connection that has heart-beats."""
-
-    @property
-    def is_beating(self) -> bool:
-        """Whether signs of life are sent and waited for."""
-        ...
-
-    @property
-    def is_reading_paused(self) -> bool:
-        """Whether it is not let say more at the moment."""
-        ...
-
-    def beat(self) -> None:
-        """Send a sign of life, unless something waits to be written, which is sign enough."""
-
-    def end(self, code: Code, why: str) -> None:
-        """End the connection."""
-
-
 class HeartBeats:
     """Those of one connection. `said` and `heard` are when something last went out and came."""
 
     __slots__ = ("_connection", "_listening", "_loop", "_saying", "heard", "said")
 
-    def __init__(self, connection: Beating, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, connection: "StompConnection", loop: asyncio.AbstractEventLoop) -> None:
         self.said = self.heard = loop.time()
         self._connection = connection
         self._loop = loop
@@ -107,24 +87,6 @@ class HeartBeats:
         return self._loop.call_later(max(seconds, 0.001), then)
 
 
-class Sender(Protocol):
-    """A connection in the middle of a frame."""
-
-    @property
-    def user(self) -> str:
-        """Who it is, "" as long as that is not known."""
-        ...
-
-    @property
-    def is_reading_paused(self) -> bool:
-        """Whether it is not let say more at the moment."""
-        ...
-
-    def end(self, code: Code, why: str) -> None:
-        """End the connection, and let go of the frame that has begun."""
-        ...
-
-
 @dataclass(slots=True)
 class _Begun:
     """A frame that has begun."""
@@ -138,10 +100,10 @@ class IncompleteFrames:
 
     def __init__(self, limits: StompLimits) -> None:
         self._limits = limits
-        self._begun: dict[Sender, _Begun] = {}
+        self._begun: dict[StompConnection, _Begun] = {}
         self.size = 0  # bytes of all of them
 
-    def note(self, sender: Sender, size: int, *, now: float) -> None:
+    def note(self, sender: "StompConnection", size: int, *, now: float) -> None:
         """Note that so much is held of the frame in whose middle the connection is; end who holds too much."""
         begun = self._begun.get(sender)
         if begun is None or not begun.size:
@@ -154,7 +116,7 @@ class IncompleteFrames:
             self.forget(most)
             most.end(Code.LONG_BUFFERS, "too many frames have begun and are not complete")
 
-    def forget(self, sender: Sender) -> None:
+    def forget(self, sender: "StompConnection") -> None:
         """Note that the connection is in the middle of no frame."""
         begun = self._begun.pop(sender, None)
         if begun is not None:
@@ -226,7 +188,7 @@ class StompConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         session, reader = self._session, self._reader
         self._beats.heard = self._loop.time()
-        if not session.is_open:
+        if not session.flow.is_open:
             return
         if self._parts:
             self._flush()
@@ -234,7 +196,7 @@ class StompConnection(asyncio.Protocol):
         try:
             for frame in reader.frames():
                 session.take(frame)
-                reader.version = session.version
+                reader.version = session.flow.version
         except BadFrame as bad:
             self._listener.bad_frames += 1
             session.fail(Code.INVALID_FUNCTION, str(bad))
@@ -287,7 +249,7 @@ class StompConnection(asyncio.Protocol):
             return
         if self._listener.partner and frame.command in _TELLS_PARTNER:
             frame = Frame(frame.command, {**frame.headers, "partner-broker-id": self._listener.partner}, frame.body)
-        data = encode_frame(frame, self._session.version)
+        data = encode_frame(frame, self._session.flow.version)
         if not self._parts:
             self._loop.call_soon(self._flush)
         self._parts.append(data)
@@ -421,7 +383,7 @@ class StompConnection(asyncio.Protocol):
     # Time.
 
     def _connect_late(self) -> None:
-        if not self._session.version:
+        if not self._session.flow.version:
             seconds = self._listener.limits.connect_seconds
             self._session.fail(Code.TRANSPORT_TIMED_OUT, f"no CONNECT within {seconds:g} seconds")
 
@@ -434,7 +396,7 @@ class StompConnection(asyncio.Protocol):
     @property
     def is_beating(self) -> bool:
         """Whether signs of life are sent and waited for."""
-        return self._transport is not None and self._session.is_open
+        return self._transport is not None and self._session.flow.is_open
 
     def beat(self) -> None:
         """Send a sign of life, unless something waits to be written, which is sign enough."""
@@ -446,7 +408,7 @@ class StompConnection(asyncio.Protocol):
     @property
     def user(self) -> str:
         """Who it is, "" as long as that is not known."""
-        return self._session.user if self._session.is_connected else ""
+        return self._session.user if self._session.flow.is_connected else ""
 
     @property
     def named(self) -> tuple[str, str]:
@@ -476,7 +438,7 @@ class StompConnection(asyncio.Protocol):
     def _note_begun(self) -> None:
         """Tell what is held of a frame that is not complete."""
         half_frames = self._listener.half_frames
-        if not self._session.is_open:
+        if not self._session.flow.is_open:
             self._reader = FrameReader(self._listener.limits.frames)
         if self._reader.is_within:
             half_frames.note(self, self._reader.pending, now=self._beats.heard)

@@ -43,75 +43,62 @@ class StompSession:
         self.token = ""
         self.heart_beats = (0, 0)  # milliseconds: how often we send, how often the client does; 0 never
         self._outlet = outlet
-        self._flow = flow = Flow(outlet, limits)
-        self._consumer = Consumer(flow, losses)
-        self._producer = Producer(flow, self._consumer, attributes)
-        self._calls = BlockCalls(flow, self._consumer.subscription_to, self._consumer.answer_number)
+        self.flow = flow = Flow(outlet, limits)
+        self.consumer = Consumer(flow, losses)
+        self.producer = Producer(flow, self.consumer, attributes)
+        self._calls = BlockCalls(flow, self.consumer.subscription_to, self.consumer.answer_number)
         flow.dispatch = self._dispatch
-
-    @property
-    def version(self) -> str:
-        """The version that was settled, "" before CONNECT."""
-        return self._flow.version
-
-    @property
-    def is_connected(self) -> bool:
-        return self._flow.is_connected
-
-    @property
-    def is_open(self) -> bool:
-        return self._flow.is_open
 
     @property
     def is_full(self) -> bool:
         """Whether so much is under way that nothing more should be read."""
-        flow = self._flow
+        flow = self.flow
         if self._outlet.is_behind:
             return True
         return flow.begun + len(flow.waiting) >= self.limits.calls or flow.bytes >= self.limits.call_bytes
 
     def take(self, frame: Frame) -> None:
         """Take a frame."""
-        if not self._flow.is_open:
+        if not self.flow.is_open:
             return
-        if self._flow.is_held or self._flow.waiting or self._outlet.is_behind:
-            self._flow.keep(frame)
+        if self.flow.is_held or self.flow.waiting or self._outlet.is_behind:
+            self.flow.keep(frame)
         else:
             self._dispatch(frame)
 
     def _dispatch(self, frame: Frame) -> None:
         command = frame.command
         try:
-            if not self._flow.is_connected and command not in _TO_CONNECT:
+            if not self.flow.is_connected and command not in _TO_CONNECT:
                 raise refuse(Code.LOGON_REQUIRED, "CONNECT comes first")
             check_headers(frame)
             _VERBS[command](self, frame)
         except BrokerError as refusal:
-            self._flow.fail(refusal.code, refusal.text, frame)
+            self.flow.fail(refusal.code, refusal.text, frame)
 
     def written(self) -> None:
         """All that was said has left."""
-        if self._flow.is_open:
-            self._consumer.written()
-            self._flow.written()
+        if self.flow.is_open:
+            self.consumer.written()
+            self.flow.written()
 
     def fail(self, code: Code, text: str) -> None:
         """Say why, and end the connection."""
-        self._flow.fail(code, detailed(code, text))
+        self.flow.fail(code, detailed(code, text))
 
     def lost(self) -> None:
         """The connection is not there any more."""
-        self._flow.lost()
+        self.flow.lost()
 
     def stop(self, why: str) -> None:
         """End the connection once what was begun is durable, and its receipts are said."""
-        self._flow.waiting.clear()
-        self._flow.when_settled(lambda: self.fail(Code.NOT_ACTIVE, why))
+        self.flow.waiting.clear()
+        self.flow.when_settled(lambda: self.fail(Code.NOT_ACTIVE, why))
 
     # CONNECT and DISCONNECT.
 
     def _connect(self, frame: Frame) -> None:
-        flow, headers = self._flow, frame.headers
+        flow, headers = self.flow, frame.headers
         if flow.version:
             raise refuse(Code.INVALID_FUNCTION, "CONNECT comes once")
         accepted = {text.strip() for text in headers.get("accept-version", V10).split(",")}
@@ -137,11 +124,11 @@ class StompSession:
 
     def _connected(self, reply: Reply) -> None:
         least = self.limits.heart_beat_milliseconds
-        headers = {"version": self.version, "session": str(reply.client_id), "server": _SERVER}
+        headers = {"version": self.flow.version, "session": str(reply.client_id), "server": _SERVER}
         headers["heart-beat"] = f"{least},{least}"
-        self._flow.is_connected = True
+        self.flow.is_connected = True
         self._outlet.say(Frame("CONNECTED", headers))
-        self._flow.go_on()
+        self.flow.go_on()
 
     def _heart_beats(self, headers: Mapping[str, str]) -> tuple[int, int]:
         text = headers.get("heart-beat", "0,0")
@@ -155,14 +142,14 @@ class StompSession:
 
     def _disconnect(self, frame: Frame) -> None:
         def leave() -> None:
-            self._consumer.stop_receiving()
-            self._flow.ask(self._flow.speaker.request(Function.LOGOFF), gone, frame)
+            self.consumer.stop_receiving()
+            self.flow.ask(self.flow.speaker.request(Function.LOGOFF), gone, frame)
 
         def gone(_: Reply) -> None:
-            self._flow.receipt(frame)
-            self._flow.end()
+            self.flow.receipt(frame)
+            self.flow.end()
 
-        self._flow.when_settled(leave)
+        self.flow.when_settled(leave)
 
     # What the rest of the connection is told.
 
@@ -170,37 +157,22 @@ class StompSession:
         if frame.headers.get("destination") == DESTINATION:
             self._calls.take(frame)
         else:
-            self._producer.send(frame)
-
-    def _subscribe(self, frame: Frame) -> None:
-        self._consumer.subscribe(frame)
-
-    def _unsubscribe(self, frame: Frame) -> None:
-        self._consumer.unsubscribe(frame)
+            self.producer.send(frame)
 
     def _acknowledge(self, frame: Frame) -> None:
-        self._consumer.acknowledge(frame, self._producer.transaction(frame))
-
-    def _begin(self, frame: Frame) -> None:
-        self._producer.begin(frame)
-
-    def _commit(self, frame: Frame) -> None:
-        self._producer.commit(frame)
-
-    def _abort(self, frame: Frame) -> None:
-        self._producer.abort(frame)
+        self.consumer.acknowledge(frame, self.producer.transaction(frame))
 
 
 _VERBS: Mapping[str, Callable[[StompSession, Frame], None]] = {
     "CONNECT": StompSession._connect,
     "STOMP": StompSession._connect,
     "SEND": StompSession._send,
-    "SUBSCRIBE": StompSession._subscribe,
-    "UNSUBSCRIBE": StompSession._unsubscribe,
+    "SUBSCRIBE": lambda session, frame: session.consumer.subscribe(frame),
+    "UNSUBSCRIBE": lambda session, frame: session.consumer.unsubscribe(frame),
     "ACK": StompSession._acknowledge,
     "NACK": StompSession._acknowledge,
-    "BEGIN": StompSession._begin,
-    "COMMIT": StompSession._commit,
-    "ABORT": StompSession._abort,
+    "BEGIN": lambda session, frame: session.producer.begin(frame),
+    "COMMIT": lambda session, frame: session.producer.commit(frame),
+    "ABORT": lambda session, frame: session.producer.abort(frame),
     "DISCONNECT": StompSession._disconnect,
 }

@@ -21,15 +21,14 @@ A unit is what the broker hands out as one: a unit of work or a publication.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import ANY, NEW, Function, Option, Reception, Reply, Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.destinations import InConversation, ToService, ToTopic
-from oms_journal.broker.server.runtime.limits import StompLimits
-from oms_journal.broker.server.stomp.flow import Cancellable, Then
+from oms_journal.broker.server.stomp.flow import Cancellable, Flow
 from oms_journal.broker.server.stomp.frames import Frame
 from oms_journal.broker.server.stomp.headers import message_frame
 from oms_journal.broker.sessions.requests import RequestFactory, service_fields
@@ -239,28 +238,18 @@ class InFlight:
 class Receiver(Protocol):
     """What an intake needs of its connection."""
 
-    limits: StompLimits
-
-    @property
-    def version(self) -> str: ...
-    @property
-    def is_open(self) -> bool: ...
-    @property
-    def is_writable(self) -> bool: ...
-    def receive(self, request: Request, then: Then) -> Cancellable: ...
     def number(self) -> int: ...
     def hand_out(self, frame: Frame, number: int, unit: InFlight) -> None: ...
     def handed_out_last(self, unit: InFlight) -> None: ...
     def forget(self, unit: InFlight) -> None: ...
-    def after(self, seconds: float, then: Callable[[], None]) -> Cancellable: ...
-    def refuse(self, reply: Reply) -> None: ...
     def is_over(self, intake: "Feed") -> None: ...
 
 
 class Feed:
     """Receives from a source for the subscriptions to it."""
 
-    def __init__(self, receiver: Receiver, source: FeedSource) -> None:
+    def __init__(self, flow: Flow, receiver: Receiver, source: FeedSource) -> None:
+        self._flow = flow
         self.source = source
         self.subscriptions: list[StompSubscription] = []
         self.label = ""  # of /temp/LABEL, whose answers these are
@@ -302,8 +291,8 @@ class Feed:
 
     def go_on(self) -> None:
         """Ask for the next message if there is somebody for it."""
-        receiver = self._receiver
-        if self._asked is not None or not self.subscriptions or not (receiver.is_open and receiver.is_writable):
+        flow = self._flow
+        if self._asked is not None or not self.subscriptions or not (flow.is_open and flow.outlet.is_writable):
             return
         if self._current is not None:
             request = self.source.rest(self._current.id, self._current.conv_id)
@@ -313,30 +302,31 @@ class Feed:
             request = self.source.next()
         else:
             return
-        self._asked = receiver.receive(request, self._answered)
+        self._asked = flow.outlet.ask(request, self._answered)
 
     def _answered(self, answered: Answered) -> None:
         self._asked = None
-        receiver, reply = self._receiver, answered.reply
-        if not receiver.is_open:
+        flow, reply = self._flow, answered.reply
+        if not flow.is_open:
             return
         if reply.code is Code.OK:
             self._take(answered)
         elif reply.code is Code.END_OF_UOW:
             return  # the conversation goes on when its unit is settled
         elif self.source.is_over(reply.code):
-            receiver.is_over(self)
+            self._receiver.is_over(self)
             return
         elif reply.code is Code.SHUTDOWN_QUIESCE:
             self._shut = reply
-            receiver.after(SHUT_SECONDS, self.go_on)
+            flow.outlet.after(SHUT_SECONDS, self.go_on)
             return
         elif reply.code in LATER:
-            receiver.after(RETRY_SECONDS, self.go_on)
+            flow.outlet.after(RETRY_SECONDS, self.go_on)
             self._miss()
             return
         elif reply.code not in NOTHING_YET:
-            receiver.refuse(self._shut or reply)
+            refused = self._shut or reply
+            flow.fail(refused.code, refused.text)  # it can receive nothing
             return
         self.go_on()
 
@@ -350,7 +340,7 @@ class Feed:
         subscription = unit.subscription
         needs_ack = subscription.ack != AUTO
         ack = f"{unit.id}-{number}"
-        frame = message_frame(answered, subscription.id, ack, self._receiver.version, needs_ack=needs_ack)
+        frame = message_frame(answered, subscription.id, ack, self._flow.version, needs_ack=needs_ack)
         if self.correlation and "correlation-id" not in frame.headers:
             frame = frame._replace(headers={**frame.headers, "correlation-id": self.correlation})
         subscription.inflight[number] = unit
