@@ -114,7 +114,7 @@ def serve(  # noqa: PLR0913 - one for each option
 
 def _run_to_its_end(make: Callable[..., "Server"], *, as_json: bool) -> None:
     """Run the server until it ends. Failure where it cannot serve, or another broker has its store."""
-    from oms_journal.broker.server.migration.progress import MoveFailed
+    from oms_journal.broker.server.migration.exchange import MoveFailed
     from oms_journal.broker.server.runtime.state import PortRefused
     from oms_journal.broker.server.security.access import AccessRefused
     from oms_journal.broker.server.server import StoreTaken

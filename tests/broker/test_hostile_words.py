@@ -21,7 +21,7 @@ from oms_journal.broker.drivers.sqlite_commit import SCHEMA
 from oms_journal.broker.drivers.sqlite_contents import SqliteContents
 from oms_journal.broker.migration.agreement import UNLOAD, LoadMark, StoreOffer, decode_mark, encode_mark, encode_offer
 from oms_journal.broker.server.http.request_guard import session_secret
-from oms_journal.broker.server.migration.progress import ExchangeRefused, check_in, failure_in, hello_in, nonce_in
+from oms_journal.broker.server.migration.exchange import ExchangeRefused, check_in, failure_in, hello_in, nonce_in
 from oms_journal.broker.store.start import StoreError
 from tests.support.sweeps import for_each
 from tests.support.web_place import WebPlace

@@ -25,7 +25,7 @@ from oms_journal.broker.migration.agreement import (
 from oms_journal.broker.migration.stream import Decoder, NotAReplica, Tally, encode_part
 from oms_journal.broker.queues import ServiceQueue, TopicQueue, parse_queue
 from oms_journal.broker.records import LAYOUTS, PREFIX_FIELDS, VERSION, RecordError
-from oms_journal.broker.server.migration.progress import ExchangeRefused, check_in, failure_in, hello_in, nonce_in
+from oms_journal.broker.server.migration.exchange import ExchangeRefused, check_in, failure_in, hello_in, nonce_in
 from oms_journal.broker.store.start import StoreError
 from oms_journal.broker.store.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from oms_journal.journal.format.records import encode_properties

@@ -8,17 +8,14 @@ from typing import Any
 from oms_journal.broker.migration.agreement import MoveRefused, StoreOffer, encode_offer
 from oms_journal.broker.migration.load import Loading
 from oms_journal.broker.migration.stream import NotAReplica, Tally, told
-from oms_journal.broker.migration.unload import own_offer
-from oms_journal.broker.server.migration.partner import Partner, farewell
-from oms_journal.broker.server.migration.progress import (
+from oms_journal.broker.server.migration.exchange import (
     ExchangeRefused,
     MoveFailed,
     MoveProgress,
     check_in,
-    failure_in,
     hello_in,
-    nonce_in,
 )
+from oms_journal.broker.server.migration.partner import MoveSide
 from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.store.start import StartRefused, StoreError
 
@@ -27,17 +24,11 @@ LOOK_SECONDS = 1.0  # between two looks at how far it is, for the terminal
 LINGER_SECONDS = 10.0  # for the partner to ask again how the comparison went, where the answer was lost
 
 
-class LoadSide:
+class LoadSide(MoveSide[Loading]):
     """This server's side of a load."""
 
     def __init__(self, served: ServerState, telling: MoveProgress, report: str | None) -> None:
-        self._served = served
-        self._telling = telling
-        self._report = report
-        self._partner = Partner(served.attributes, "unload")
-        self._offer = own_offer(served.attributes)
-        self._loading: Loading | None = None
-        self._turn = asyncio.Lock()  # of who works with the store, in a thread
+        super().__init__(served, telling, report, "unload")
         self._load = ""  # which load this is, as the partner has to name it
         self._next = 0  # number of the chunk that is wanted
         self._source: StoreOffer | None = None
@@ -49,10 +40,7 @@ class LoadSide:
     # The side itself.
 
     async def run(self) -> str:
-        try:
-            self._loading = await asyncio.to_thread(Loading.open, self._served.attributes, report=self._report)
-        except StartRefused as refused:
-            raise await farewell(self._partner, self._offer, refused) from refused
+        await self._open(Loading.open)
         while True:
             self._telling.say(*self._where())
             done, _ = await asyncio.wait((self._result,), timeout=LOOK_SECONDS)
@@ -69,16 +57,12 @@ class LoadSide:
     def _where(self) -> tuple[str, int, int]:
         if self._checking is not None:
             return "comparing what was loaded", *self._checked
-        if self._source is None or self._loading is None:
+        if self._source is None or self._store is None:
             return f"waiting for the unload broker at {self._partner.address}", 0, 0
-        return f"loading {self._source}", self._loading.parts, self._source.parts
+        return f"loading {self._source}", self._store.parts, self._source.parts
 
-    async def close(self) -> None:
-        async with self._turn:
-            if self._loading is not None:
-                await asyncio.to_thread(self._loading.close)
-                self._loading = None
-        await self._partner.close()
+    def _partner_failed(self, text: str) -> None:
+        self._fail(text)
 
     def _fail(self, text: str) -> None:
         if not self._result.done():
@@ -86,15 +70,8 @@ class LoadSide:
 
     # What the partner asks.
 
-    async def answer(self, verb: str, names: tuple[str, ...], body: bytes) -> dict[str, Any]:
-        if verb == "confirm":
-            return self._partner.confirm(nonce_in(body))
-        if verb == "failed":
-            text, nonce = failure_in(body, self._offer)
-            await self._partner.see_confirmed(nonce)
-            self._fail(f"the unload broker has failed: {text}")
-            return {"offer": encode_offer(self._offer)}
-        if self._loading is None or self._turn.locked() or self._result.done():
+    async def _answer(self, verb: str, names: tuple[str, ...], body: bytes) -> dict[str, Any]:
+        if self._store is None or self._turn.locked() or self._result.done():
             raise ExchangeRefused(503, "the load broker is at work: ask again")
         if verb == "hello":
             return await self._hello(body)
@@ -106,14 +83,14 @@ class LoadSide:
             return await self._check(body)
         if verb == "end":
             return self._end()
-        raise ExchangeRefused(404, f"no such request: {verb}")
+        return await super()._answer(verb, names, body)
 
     async def _hello(self, body: bytes) -> dict[str, Any]:
         nonce, source = hello_in(body)
         await self._partner.see_confirmed(nonce)
         async with self._turn:
             self._checking, self._load = None, ""
-            loading = self._loading
+            loading = self._store
             assert loading is not None, "the store is open while it is asked"
             try:
                 is_new = await asyncio.to_thread(loading.begin, source)
@@ -133,7 +110,7 @@ class LoadSide:
         if number != self._next:
             raise ExchangeRefused(409, f"chunk {number} comes out of turn: {self._next} was expected")
         async with self._turn:
-            loading = self._loading
+            loading = self._store
             assert loading is not None, "the store is open while it is asked"
             try:
                 await asyncio.to_thread(loading.take, body)
@@ -170,7 +147,7 @@ class LoadSide:
             if done % 1000 == 0:
                 loop.call_soon_threadsafe(self._note, done, total)
 
-        loading = self._loading
+        loading = self._store
         assert loading is not None, "the store is open while it is asked"
         return await asyncio.to_thread(loading.check, self._summary, last, progress)
 

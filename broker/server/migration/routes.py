@@ -6,7 +6,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from oms_journal.broker.migration.stream import CHUNK_BYTES
-from oms_journal.broker.server.migration.progress import ExchangeRefused
+from oms_journal.broker.server.migration.exchange import ExchangeRefused
 from oms_journal.broker.server.runtime.state import ServerState
 
 _SIDES = {"load": "PSTORE-LOAD", "unload": "PSTORE-UNLOAD"}

@@ -23,7 +23,7 @@ import pytest
 
 from oms_journal.broker.attributes.attributes import read_attributes
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.server.migration.progress import MoveFailed
+from oms_journal.broker.server.migration.exchange import MoveFailed
 from oms_journal.broker.server.server import Server
 from oms_journal.broker.store.start import StartRefused
 from tests.broker.server.moving_servers import Side, Wire, free_ports
