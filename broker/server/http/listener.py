@@ -19,7 +19,6 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oms_journal.broker.rights import Identity
-from oms_journal.broker.server.http.browser_sessions import BrowserSessions
 from oms_journal.broker.server.http.connection import CONNECTION, WebConnection, WebState, listening_config
 from oms_journal.broker.server.runtime.limits import WebLimits, largest_holder
 from oms_journal.broker.server.runtime.listeners import address
@@ -55,7 +54,6 @@ class WebListener:
         self.app.state.served = served
         self.app.state.ending = self.ending
         self.app.state.limits = self.limits
-        self.app.state.sessions = BrowserSessions()
         self.state = WebState(self.limits)
         self._certificate = certificate
         self._config = listening_config(self.app, self.limits)

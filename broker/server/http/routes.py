@@ -23,7 +23,7 @@ def web_listener(
     from oms_journal.broker.server.http.block_calls import aci_routes
     from oms_journal.broker.server.http.console import console_routes
     from oms_journal.broker.server.http.listener import WebListener
-    from oms_journal.broker.server.http.login import login_routes
+    from oms_journal.broker.server.http.login import BrowserSessions, login_routes
     from oms_journal.broker.server.http.metrics import metric_routes
     from oms_journal.broker.server.http.openapi import openapi_routes
     from oms_journal.broker.server.http.operator_routes import admin_routes
@@ -37,10 +37,12 @@ def web_listener(
     longest = attributes.longest_message() * 4 // 3 + limits.block_bytes  # in base64
     bodies = max(limits.body_bytes, longest)
     limits = replace(limits, connections=attributes.broker.max_connections, body_bytes=bodies)
-    return WebListener(
+    listener = WebListener(
         served,
         [*routes, *openapi_routes(routes), *console_routes()],
         limits,
         middleware=guarding(served, certificate),
         certificate=certificate,
     )
+    listener.app.state.sessions = BrowserSessions()
+    return listener

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from oms_journal.broker.rights import Identity
-from oms_journal.broker.server.http.browser_sessions import (
+from oms_journal.broker.server.http.login import (
     IDLE_SECONDS,
     LIFE_SECONDS,
     OF_USER_MAX,
