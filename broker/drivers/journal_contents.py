@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from oms_journal.broker.codes import Code
+from oms_journal.broker.drivers.driver import nothing_to_unload
 from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, StartRefused, StoreUnavailable
 from oms_journal.broker.store.stored import StoredIdentifier, StoredMessage
 from oms_journal.database import questions
@@ -76,7 +77,7 @@ class JournalSource:
         """Open the directory and change nothing in it but who has its lock. StartRefused."""
         path, disk = Path(directory).absolute(), disk or RealDisk()
         if not has_data(disk, path):
-            raise StartRefused(Code.RESTART_FAILED, f"{path} holds no persistent store, so there is nothing to unload")
+            raise nothing_to_unload(path)
         try:
             return cls(Standstill.open(path, disk=disk))
         except JournalError as failure:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from oms_journal.broker.codes import Code
+from oms_journal.broker.drivers.driver import nothing_to_unload
 from oms_journal.broker.drivers.sqlite_commit import check_ours, decode_digest
 from oms_journal.broker.store.start import MessageUnreadable, StartRefused, StoreUnavailable, Values
 from oms_journal.broker.store.stored import StoredIdentifier, StoredMessage
@@ -170,7 +171,7 @@ class SqliteSource(SqliteContents):
         """Open the file for reading, and keep everybody from writing it. StartRefused."""
         path = Path(file).absolute()
         if not path.exists():
-            raise StartRefused(Code.RESTART_FAILED, f"{path} holds no persistent store, so there is nothing to unload")
+            raise nothing_to_unload(path)
         try:
             connection = sqlite3.connect(
                 f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=0

@@ -19,24 +19,27 @@ from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.drivers.open import open_store
 from oms_journal.broker.embedded.beginning import OpenStore, StartOptions, Value, attributes_of, start
 from oms_journal.broker.embedded.loop import LoopDispatcher, PendingCallback
-from oms_journal.broker.embedded.runtime import TICK_SECONDS, Runtime
+from oms_journal.broker.embedded.runtime import (
+    DISCONNECTED,
+    TICK_SECONDS,
+    Runtime,
+    not_connected,
+    purge_of,
+    set_status_of,
+)
 from oms_journal.broker.kernel.state.effects import (
     AllowNew,
     Command,
     ForbidNew,
     Gone,
-    Purge,
-    SetStatus,
     StoreBack,
-    StoreLost,
 )
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.async_sessions import AsyncSession
-from oms_journal.broker.sessions.requests import UnitStatus, checked, member, number_of_seconds, unit_status
+from oms_journal.broker.sessions.requests import UnitStatus, checked, number_of_seconds, unit_status
 from oms_journal.broker.store.latencies import Latencies
 from oms_journal.broker.store.start import PersistentStore, StoreUnavailable
-from oms_journal.database.arguments import plain_text
 
 _ENTERED = "this AsyncBroker was entered already; make another one with AsyncBroker.open"
 
@@ -135,13 +138,13 @@ class AsyncBroker:
 
     async def purge(self, uowid: str) -> UnitStatus:
         """Remove a unit of work and its status, as Broker.purge."""
-        named = plain_text(uowid, "uowid")
-        return unit_status(await self._looped.command(lambda handle: Purge(handle, named)))
+        command = purge_of(uowid)
+        return unit_status(await self._looped.command(command))
 
     async def set_uow_status(self, uowid: str, status: Status) -> UnitStatus:
         """Move a unit of work that waits or is put off, as Broker.set_uow_status."""
-        named, wanted = plain_text(uowid, "uowid"), member(status)
-        return unit_status(await self._looped.command(lambda handle: SetStatus(handle, named, wanted)))
+        command = set_status_of(uowid, status)
+        return unit_status(await self._looped.command(command))
 
     async def administer(self, command: Callable[[int], Command]) -> Reply:
         """Carry out an operator's command, made with the handle of its answer. BrokerError with what refuses it."""
@@ -176,8 +179,7 @@ class AsyncBroker:
     @property
     def is_store_connected(self) -> bool:
         """Whether the persistent store can be written, as far as is known; False for PSTORE=NO."""
-        store = self._running.store if self._running is not None else None
-        return store is not None and store.is_connected
+        return self._running is not None and self._running.is_store_connected
 
     @property
     def is_store_lost(self) -> bool:
@@ -196,16 +198,16 @@ class AsyncBroker:
         try:
             await self._looped.barrier(self._store().connect, then=StoreBack())
         except StoreUnavailable as failure:
-            raise BrokerError(Code.UOW_NOT_PERSISTED, str(failure)) from failure
+            raise not_connected(failure) from failure
 
     async def disconnect_pstore(self) -> None:
         """Go on without the store, as Broker.disconnect_pstore."""
-        await self._looped.barrier(self._store().disconnect, before=StoreLost("it was disconnected"))
+        await self._looped.barrier(self._store().disconnect, before=DISCONNECTED)
 
     def _store(self) -> PersistentStore:
-        if self._running is None or self._running.store is None:
+        if self._running is None:
             raise refuse(Code.UOW_NOT_PERSISTED, "PSTORE=NO")
-        return self._running.store
+        return self._running.persistent_store()
 
     def forbid_new_uow_messages(self) -> None:
         """Take no new persistent units of work and publications, as Broker does. Not awaited."""

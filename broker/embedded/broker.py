@@ -20,10 +20,16 @@ from oms_journal.broker.admin.questions import Page, PageSteps
 from oms_journal.broker.answers import Answered, Physical, with_enums
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Reply, Request
-from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.drivers.open import open_store
 from oms_journal.broker.embedded.beginning import OpenStore, StartOptions, Value, attributes_of, start
-from oms_journal.broker.embedded.runtime import TICK_SECONDS, Runtime
+from oms_journal.broker.embedded.runtime import (
+    DISCONNECTED,
+    TICK_SECONDS,
+    Runtime,
+    not_connected,
+    purge_of,
+    set_status_of,
+)
 from oms_journal.broker.embedded.threads import ThreadDispatcher
 from oms_journal.broker.embedded.ticker import Ticker
 from oms_journal.broker.kernel.state.effects import (
@@ -31,17 +37,13 @@ from oms_journal.broker.kernel.state.effects import (
     Command,
     ForbidNew,
     Gone,
-    Purge,
-    SetStatus,
     StoreBack,
-    StoreLost,
 )
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Status
-from oms_journal.broker.sessions.requests import UnitStatus, checked, member, number_of_seconds, unit_status
+from oms_journal.broker.sessions.requests import UnitStatus, checked, number_of_seconds, unit_status
 from oms_journal.broker.sessions.sessions import Session
-from oms_journal.broker.store.start import PersistentStore, StoreUnavailable
-from oms_journal.database.arguments import plain_text
+from oms_journal.broker.store.start import StoreUnavailable
 from oms_journal.database.database import close_in_children
 
 
@@ -131,13 +133,11 @@ class Broker:
 
     def purge(self, uowid: str) -> UnitStatus:
         """Remove a unit of work and its status, whosever it is: PURGE. Return its last status; BrokerError 00780305."""
-        named = plain_text(uowid, "uowid")
-        return unit_status(self._threads.command(lambda handle: Purge(handle, named)))
+        return unit_status(self._threads.command(purge_of(uowid)))
 
     def set_uow_status(self, uowid: str, status: Status) -> UnitStatus:
         """Move a unit of work that waits or is put off to ACCEPTED or CANCELLED, SET-UOW-STATUS. 00780307."""
-        named, wanted = plain_text(uowid, "uowid"), member(status)
-        return unit_status(self._threads.command(lambda handle: SetStatus(handle, named, wanted)))
+        return unit_status(self._threads.command(set_status_of(uowid, status)))
 
     def administer(self, command: Callable[[int], Command]) -> Reply:
         """Carry out an operator's command, made with the handle of its answer. BrokerError with what refuses it."""
@@ -155,8 +155,7 @@ class Broker:
     @property
     def is_store_connected(self) -> bool:
         """Whether the persistent store can be written, as far as is known; False for PSTORE=NO."""
-        store = self._running.store
-        return store is not None and store.is_connected
+        return self._running.is_store_connected
 
     def connect_pstore(self) -> None:
         """Go on with the store, after `disconnect_pstore` or a failure: CONNECT-PSTORE.
@@ -164,11 +163,11 @@ class Broker:
         It holds what was told durable and nothing else. BrokerError 00780388 when it still cannot be written: then
         everything is as before. (EntireX 8.0, Concepts of Persistent Messaging.)
         """
-        store = self._store()
+        store = self._running.persistent_store()
         try:
             self._threads.barrier(store.connect, then=StoreBack())
         except StoreUnavailable as failure:
-            raise BrokerError(Code.UOW_NOT_PERSISTED, str(failure)) from failure
+            raise not_connected(failure) from failure
 
     def disconnect_pstore(self) -> None:
         """Go on without the store: DISCONNECT-PSTORE.
@@ -176,12 +175,7 @@ class Broker:
         What is on its way to it arrives. Then calls about what is persistent are refused with 00780388 or 00780389,
         all others go on, and no persistent lifetime ends. No other process gets the store.
         """
-        self._threads.barrier(self._store().disconnect, before=StoreLost("it was disconnected"))
-
-    def _store(self) -> PersistentStore:
-        if self._running.store is None:
-            raise refuse(Code.UOW_NOT_PERSISTED, "PSTORE=NO")
-        return self._running.store
+        self._threads.barrier(self._running.persistent_store().disconnect, before=DISCONNECTED)
 
     def forbid_new_uow_messages(self) -> None:
         """Take no new persistent units of work and publications, 00370445, so that the store empties."""

@@ -15,7 +15,7 @@ from oms_journal.broker.answers import NO_REQUEST, Answered, Physical, compensat
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.embedded.runtime import BATCH_MAX, Runtime
+from oms_journal.broker.embedded.runtime import BATCH_MAX, Runtime, interrupted_by
 from oms_journal.broker.embedded.slots import Barrier, PendingCall
 from oms_journal.broker.kernel.state.effects import (
     Abandoned,
@@ -437,8 +437,7 @@ class LoopDispatcher:
 
     def _die(self, failure: BaseException) -> None:
         """Answer nobody any more: what the kernel knows is no longer sure. What is durable stays so."""
-        what = type(failure).__name__
-        self._finish(not_active(f"a decision was interrupted by {what}; close the broker and open it again"))
+        self._finish(interrupted_by(failure))
 
     def _finish(self, end: Answered) -> None:
         if self._is_ended:

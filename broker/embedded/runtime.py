@@ -15,13 +15,14 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from oms_journal.broker.answers import Answered
+from oms_journal.broker.answers import Answered, not_active
 from oms_journal.broker.attributes.attributes import Attributes, JournalAttributes, SqliteAttributes
 from oms_journal.broker.block import Reply, Request
-from oms_journal.broker.codes import Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, detailed, refuse
 from oms_journal.broker.kernel.kernel import INTERNAL_ERROR, Kernel
 from oms_journal.broker.kernel.state.effects import (
     Answer,
+    Command,
     Commit,
     Durable,
     Effect,
@@ -30,11 +31,16 @@ from oms_journal.broker.kernel.state.effects import (
     Input,
     Level,
     Log,
+    Purge,
+    SetStatus,
     Stored,
+    StoreLost,
     Tick,
     split_properties,
 )
 from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.records import Status
+from oms_journal.broker.sessions.requests import member
 from oms_journal.broker.store.changes import Changes, filled
 from oms_journal.broker.store.latencies import Latencies
 from oms_journal.broker.store.report import Report, ReportLine
@@ -49,10 +55,37 @@ from oms_journal.broker.store.start import (
     write_termination,
 )
 from oms_journal.broker.store.stored import MakesRoom
+from oms_journal.database.arguments import plain_text
 
 _log = logging.getLogger("oms.broker")
 TICK_SECONDS = 1.0  # a crash costs the pseudo-clock at most so much
 BATCH_MAX = 10_000  # commits that one sync takes
+
+
+def interrupted_by(failure: BaseException) -> Answered:
+    """Return what all are answered once a decision was interrupted: what the kernel knows is no longer sure."""
+    what = type(failure).__name__
+    return not_active(f"a decision was interrupted by {what}; close the broker and open it again")
+
+
+DISCONNECTED = StoreLost("it was disconnected")
+
+
+def purge_of(uowid: str) -> Callable[[int], Command]:
+    """Return the command for a unit of work, which needs the handle of its answer. TypeError, ValueError."""
+    named = plain_text(uowid, "uowid")
+    return lambda handle: Purge(handle, named)
+
+
+def set_status_of(uowid: str, status: Status) -> Callable[[int], Command]:
+    """Return the likes for SET-UOW-STATUS. TypeError, ValueError."""
+    named, wanted = plain_text(uowid, "uowid"), member(status)
+    return lambda handle: SetStatus(handle, named, wanted)
+
+
+def not_connected(failure: StoreUnavailable) -> BrokerError:
+    """Return why CONNECT-PSTORE is refused."""
+    return BrokerError(Code.UOW_NOT_PERSISTED, str(failure))
 
 
 class Runtime:
@@ -128,6 +161,17 @@ class Runtime:
                     self._report.write((effect,), self._clock())
 
     # The store.
+
+    @property
+    def is_store_connected(self) -> bool:
+        """Whether the store can be written, as far as is known; False where there is none."""
+        return self.store is not None and self.store.is_connected
+
+    def persistent_store(self) -> PersistentStore:
+        """Return the store. BrokerError where there is none."""
+        if self.store is None:
+            raise refuse(Code.UOW_NOT_PERSISTED, "PSTORE=NO")
+        return self.store
 
     def carry_out(self, commits: Sequence[Commit]) -> list[Durable | Failed]:
         """Make commits durable with one sync; return what the kernel is to be told of each, in their order."""

@@ -21,13 +21,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from oms_journal.broker.rights import Identity
 from oms_journal.broker.server.http.connection import CONNECTION, WebConnection, WebState, listening_config
 from oms_journal.broker.server.runtime.limits import WebLimits, largest_holder
-from oms_journal.broker.server.runtime.listeners import address
+from oms_journal.broker.server.runtime.listeners import BACKLOG, address
 from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.server.runtime.tls import Certificate, TlsDoor
 
 _log = logging.getLogger("oms.http")
 SHOWN_MAX = 80  # characters of what a client said
-_BACKLOG = 1024  # connections that wait to be accepted
 
 
 class WebListener:
@@ -66,7 +65,7 @@ class WebListener:
         made: Callable[[], asyncio.Protocol] = lambda: WebConnection(self._config, self.state, self.loop)  # noqa: E731
         if self._certificate is not None:
             made = TlsDoor(self._certificate, made)
-        self._server = await self.loop.create_server(made, host, port, backlog=_BACKLOG, reuse_address=True)
+        self._server = await self.loop.create_server(made, host, port, backlog=BACKLOG, reuse_address=True)
         self._look()
         self.addresses = [address(each) for each in self._server.sockets]
         return self.addresses

@@ -25,7 +25,7 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.rights import OPEN, Guard, LogonRefused
 from oms_journal.broker.server.runtime.limits import StompLimits, largest_holder
-from oms_journal.broker.server.runtime.listeners import HeldPort
+from oms_journal.broker.server.runtime.listeners import BACKLOG, HeldPort
 from oms_journal.broker.server.runtime.log import event
 from oms_journal.broker.server.runtime.tls import Certificate, TlsDoor
 from oms_journal.broker.server.stomp.flow import Cancellable, Then
@@ -137,7 +137,6 @@ class IncompleteFrames:
 _log = logging.getLogger("oms.stomp")
 _TELLS_PARTNER = ("CONNECTED", "ERROR")  # so that a client knows where to go on
 _BEAT = b"\n"
-_BACKLOG = 1024  # connections that wait to be accepted
 
 
 class StompConnection(asyncio.Protocol):
@@ -489,7 +488,7 @@ class StompListener:
         held = self.held or await HeldPort.hold(host, port)
         try:
             for each in held.lend():
-                self._servers.append(await self.loop.create_server(made, sock=each, backlog=_BACKLOG))
+                self._servers.append(await self.loop.create_server(made, sock=each, backlog=BACKLOG))
             self.addresses = held.addresses
         except OSError:
             self._close_servers()
