@@ -63,7 +63,7 @@ def the_broker_answers_before_its_store() -> Iterator[None]:
             setattr(JournalStore, name, flushing(method))
         return at_once
 
-    before = {name: vars(JournalStore)[name] for name in _READING}
+    before = {name: getattr(JournalStore, name) for name in _READING}
     try:
         with changed(JournalStore, "commit_many", of):
             yield
