@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from oms_journal.broker.block import NEW, Function, Option, Reception, Reply, Request, Store
 from oms_journal.broker.codes import Code, detailed
-from oms_journal.broker.durations import MICROSECONDS, Waiting, wait
+from oms_journal.broker.durations import MICROSECONDS, WaitWord, parse_wait
 from oms_journal.database.arguments import every, flag, plain_bytes, plain_properties, plain_text, shown
 
 _NUMBERS = frozenset({"api_type", "api_version", "uwstatp", "receive_length", "errtext_length"})
@@ -44,12 +44,12 @@ class Answered(NamedTuple):
     properties: Mapping[str, str] | None = None
 
 
-def refusal(text: str = CLOSED) -> Answered:
+def not_active(text: str = CLOSED) -> Answered:
     """Return what a call is answered that reaches no broker any more."""
     return Answered(Reply(code=Code.NOT_ACTIVE, text=detailed(Code.NOT_ACTIVE, text)))
 
 
-def spelled(request: object) -> Request:
+def with_enums(request: object) -> Request:
     """Return the request with plain values that nobody changes afterwards, and numbers as members of enumerations.
 
     TypeError for a value of another type. What is no member of an enumeration, or out of range, the kernel refuses.
@@ -72,7 +72,7 @@ def _spelled(name: str, value: Any) -> Any:
     if name == "properties":
         return plain_properties(value)
     if name == "parts":
-        return tuple(spelled(part) for part in every(value, "parts", "Requests"))
+        return tuple(with_enums(part) for part in every(value, "parts", "Requests"))
     if isinstance(value, bool) or not isinstance(value, int):
         kind = _ENUMERATIONS.get(name)
         raise TypeError(f"{name} must be {'a number (int)' if kind is None else kind.__name__}, not {shown(value)}")
@@ -84,13 +84,13 @@ def _spelled(name: str, value: Any) -> Any:
 def seconds_to_wait(request: Request) -> float:
     """Return how long the call says that it waits, 0.0 where it says no number."""
     try:
-        found = wait(request.wait)
+        found = parse_wait(request.wait)
     except ValueError:
         return 0.0
-    return 0.0 if isinstance(found, Waiting) else found / MICROSECONDS
+    return 0.0 if isinstance(found, WaitWord) else found / MICROSECONDS
 
 
-def handing_back(request: Request, reply: Reply, *, is_untried: bool = True) -> Request | None:
+def compensation(request: Request, reply: Reply, *, is_untried: bool = True) -> Request | None:
     """Return the call that takes back what an answer that nobody heard has done; None when it may stand.
 
     A message that could not be read was tried all the same: such a one comes again later and later, beside others.

@@ -40,7 +40,7 @@ class BadBlock(ValueError):
     """What a client wrote is no control block; the text says why."""
 
 
-def parsed(data: bytes | str) -> Any:
+def parse_json(data: bytes | str) -> Any:
     """Return the value of a text in JSON. BadBlock; also for keys said twice, and what goes beyond JSON."""
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig")  # of bytes json would guess the encoding
@@ -70,7 +70,7 @@ def _no_constant(text: str) -> NoReturn:
     raise BadBlock(f"this is not JSON: {text} is no number there")
 
 
-def request_of(said: Any) -> tuple[Request, bool]:
+def decode_request(said: Any) -> tuple[Request, bool]:
     """Return what a client says, and whether it wants messages as text. BadBlock."""
     if not isinstance(said, dict):
         raise BadBlock('a control block is an object, as in {"function": "LOGON"}')
@@ -92,7 +92,7 @@ def request_of(said: Any) -> tuple[Request, bool]:
     return Request(**values), as_text
 
 
-def block_of(request: Request) -> dict[str, Any]:
+def encode_request(request: Request) -> dict[str, Any]:
     """Return the request as a client writes it."""
     found: dict[str, Any] = {"function": Function(request.function).name}
     for name in REQUEST_FIELDS:
@@ -102,7 +102,7 @@ def block_of(request: Request) -> dict[str, Any]:
     return found
 
 
-def said_of(answered: Answered, *, as_text: bool = False) -> dict[str, Any]:
+def encode_answer(answered: Answered, *, as_text: bool = False) -> dict[str, Any]:
     """Return the answer as it is written."""
     reply, message, properties = answered
     found: dict[str, Any] = {"error_code": reply.code.value, "error_text": reply.text or reply.code.text}
@@ -128,7 +128,7 @@ def _body(message: bytes, *, as_text: bool) -> dict[str, str]:
     return {BODY: b64encode(message).decode()}
 
 
-def answered_of(said: Any) -> Answered:
+def decode_answer(said: Any) -> Answered:
     """Return the answer that a server wrote. BadBlock when it is none; what is not known here is passed over."""
     if not isinstance(said, dict) or "error_code" not in said:
         raise BadBlock("this is no answer of a broker")

@@ -204,6 +204,11 @@ class BrokerError(Exception):
             self.__notes__ = [code.advice]
 
 
+def refuse(code: Code, detail: str) -> BrokerError:
+    """Return the refusal with what is special about this case: `raise refuse(…)`."""
+    return BrokerError(code, detailed(code, detail))
+
+
 # The manual's codes speak of units of work where a call is about a publication, too.
 _OF_PUBLICATIONS: Mapping[Code, str] = {
     Code.UOW_NOT_FOUND: "Publication not found",

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from oms_journal.broker.block import ServiceName
-from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.service_text import destination_of, queue_service
+from oms_journal.broker.codes import Code, refuse
+from oms_journal.broker.service_text import destination_of, service_of_queue
 
 
 class ToService(NamedTuple):
@@ -59,7 +59,7 @@ Destination = ToService | ToTopic | InConversation | Temporary
 _KNOWN_CHARACTERS_MAX = 200  # of a destination that is remembered: a header can be much longer
 
 
-def parse(text: str) -> Destination:
+def parse_destination(text: str) -> Destination:
     """Return what the destination names; 00200183 for one that names nothing."""
     return _known(text) if len(text) <= _KNOWN_CHARACTERS_MAX else _parse(text)
 
@@ -69,7 +69,7 @@ def _parse(text: str) -> Destination:
     if name:
         match kind:
             case "queue":
-                return ToService(queue_service(name))
+                return ToService(service_of_queue(name))
             case "service":
                 parts = name.split("/")
                 if len(parts) == 3 and all(parts):
@@ -83,9 +83,7 @@ def _parse(text: str) -> Destination:
             case _:
                 pass
     known = "/queue/NAME, /service/CLASS/SERVER/SERVICE, /topic/NAME, /conversation/ID, /temp/LABEL or /aci"
-    raise BrokerError(
-        Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, f"destination {text[:80]!r} is none of {known}")
-    )
+    raise refuse(Code.INVALID_SERVICE_NAME, f"destination {text[:80]!r} is none of {known}")
 
 
 _known = lru_cache(16384)(_parse)

@@ -26,7 +26,7 @@ YEAR_SECONDS = 366 * 86400
 DURATION_MAX = 100 * YEAR_SECONDS * MICROSECONDS  # a status of it times 254 still fits a record
 
 
-def duration(text: str) -> int:
+def parse_duration(text: str) -> int:
     """Return a duration: "30S", "5M", "12H", "1D", "90". ValueError for anything else, and above a hundred years."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
@@ -45,18 +45,18 @@ def duration_text(microseconds: int) -> str:
     return f"{seconds // _UNITS[unit]}{unit}"
 
 
-class Waiting(Enum):
+class WaitWord(Enum):
     """What WAIT says beside a time."""
 
     NO = "NO"
     YES = "YES"  # as long as the participant may be inactive
 
 
-NO: Final = Waiting.NO
-YES: Final = Waiting.YES
+NO: Final = WaitWord.NO
+YES: Final = WaitWord.YES
 
 
-def wait(text: str) -> Waiting | int:
+def parse_wait(text: str) -> WaitWord | int:
     """Return what WAIT says; nothing said is NO. ValueError for what says nothing, and for no time at all.
 
     A time may have a fraction, which no lifetime has.

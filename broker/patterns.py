@@ -7,7 +7,7 @@ minutes, and who asks or names something chooses both.
 from collections.abc import Iterable
 
 
-def fits(patterns: Iterable[str], name: str) -> bool:
+def matches(patterns: Iterable[str], name: str) -> bool:
     """Return whether one of the patterns fits the whole name."""
     return any(_fits(pattern, name) for pattern in patterns)
 

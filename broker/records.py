@@ -245,7 +245,8 @@ _encoded_texts = lru_cache(4096)(encode_texts)
 
 
 @lru_cache(4096)
-def _decoded_texts(data: bytes, count: int) -> list[str]:
+def decode_shared_texts(data: bytes, count: int) -> list[str]:
+    """Return the texts that many records have in common; ValueError, IndexError where they are not so many."""
     texts, rest = _decode_texts(data, count)
     if rest:
         raise ValueError("the texts are shorter than their extent")
@@ -307,7 +308,7 @@ class Layout(Generic[R]):
         try:
             for at, _, known in self._enums:
                 head[at] = known[head[at]]
-            texts = _decoded_texts(value[self.size : end], self._shared - self._own)
+            texts = decode_shared_texts(value[self.size : end], self._shared - self._own)
             own_texts, rest = _decode_texts(value[end:], self._end - self._shared)
         except (ValueError, KeyError, IndexError) as failure:
             raise RecordError(f"a {self.kind.name} record with an unknown or unreadable value: {failure}") from None

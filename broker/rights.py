@@ -37,7 +37,7 @@ class Right(Enum):
     ADMINISTER = "administer"
 
 
-class Refused(Exception):
+class LogonRefused(Exception):
     """The user is not let in: the code, and why in words that tell an attacker nothing."""
 
     def __init__(self, code: Code, detail: str = "") -> None:
@@ -63,7 +63,7 @@ class Identity:
         return True
 
 
-class Nobody(Identity):
+class Unidentified(Identity):
     """Who has not logged on where that is needed."""
 
     def __init__(self, peer: str = "") -> None:
@@ -73,7 +73,7 @@ class Nobody(Identity):
         return False
 
 
-Refusal = tuple[Code, str]
+Denial = tuple[Code, str]
 
 
 class Guard:
@@ -85,12 +85,12 @@ class Guard:
         self.on_change: list[Callable[[], None]] = []  # told when users have changed or are there no longer
 
     async def log_on(self, user: str, password: str, peer: str) -> Identity:
-        """Return the user; `peer` is the address that it comes from. Refused."""
+        """Return the user; `peer` is the address that it comes from. LogonRefused."""
         return Identity(user, peer)
 
-    def refusal(self, identity: Identity, request: Request) -> Refusal | None:
+    def check_call(self, identity: Identity, request: Request) -> Denial | None:
         """Return the code and the text that a call is refused with, None when it may go to the broker."""
-        return None if self.is_open else refusal(identity, request)
+        return None if self.is_open else check_call(identity, request)
 
     def told(self, identity: Identity, request: Request, answered: Answered) -> Answered:
         """Return what the user is told: of what is somebody else's no more than of what there is not.
@@ -147,7 +147,7 @@ _OF_TOPIC: Mapping[Function, Right] = {
 _OF_NOBODY = frozenset({Function.VERSION, Function.KERNELVERS})
 
 
-def refusal(identity: Identity, request: Request) -> Refusal | None:
+def check_call(identity: Identity, request: Request) -> Denial | None:
     """Return the code and the text that the call is refused with, None when the user may make it."""
     if not identity.is_current:
         text = "what the user may do has changed; log on again"
@@ -157,7 +157,7 @@ def refusal(identity: Identity, request: Request) -> Refusal | None:
         text = f"USER-ID is not the user who logged on, {identity.user}"
         return Code.USER_ID_BAD, detailed(Code.USER_ID_BAD, text)
     for part in request.parts:
-        found = refusal(identity, part)
+        found = check_call(identity, part)
         if found is not None:
             return found
     right = _OF_SERVICE.get(function)
@@ -174,7 +174,7 @@ def _is_identifier(text: str) -> bool:
     return bool(text) and text.upper() not in _WORDS
 
 
-def _refusal_of_service(identity: Identity, right: Right, request: Request) -> Refusal | None:
+def _refusal_of_service(identity: Identity, right: Right, request: Request) -> Denial | None:
     names = (request.server_class, request.server_name, request.service)
     if _is_identifier(request.conv_id):
         return None  # it is in the conversation, or the broker says no
@@ -183,7 +183,7 @@ def _refusal_of_service(identity: Identity, right: Right, request: Request) -> R
     return _refusal_of(identity, right, service_name(*names))
 
 
-def _refusal_of(identity: Identity, right: Right, name: str) -> Refusal | None:
+def _refusal_of(identity: Identity, right: Right, name: str) -> Denial | None:
     if identity.may(right, name):
         return None
     text = f"{identity.user} may not {right.value} {name}"

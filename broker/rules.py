@@ -209,7 +209,7 @@ def _check_numbers(request: Request) -> Refusal | None:
     if request.uwtime or request.uwstat_lifetime:
         for name, text in (("UWTIME", request.uwtime), ("UWSTAT-LIFETIME", request.uwstat_lifetime)):
             try:
-                if text and not durations.duration(text):
+                if text and not durations.parse_duration(text):
                     return Refusal(Code.OUT_OF_RANGE, f"{name}={text} is no time at all")
             except ValueError as failure:
                 return Refusal(Code.INVALID_NUMBER, f"{name}: {failure}")
@@ -274,7 +274,7 @@ def _word(text: str) -> str:
 def _wait_kind(text: str) -> str:
     """Return "NO", "any", or what is wrong."""
     try:
-        return "NO" if durations.wait(text) is durations.NO else "any"
+        return "NO" if durations.parse_wait(text) is durations.NO else "any"
     except ValueError as failure:
         return str(failure)
 

@@ -8,7 +8,7 @@ within a character, and never so that `-` would be left: two names never are one
 from functools import lru_cache
 
 from oms_journal.broker.block import FIELDS, ServiceName
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import Code, refuse
 
 QUEUE_CLASS = "QUEUE"
 NO_SERVICE = "-"
@@ -20,16 +20,16 @@ NAME_BYTES_MAX = 2 * PART_BYTES
 def destination_of(names: ServiceName) -> str:
     """Return the text that names the service."""
     server_class, server, service = names
-    if server_class == QUEUE_CLASS and queue_service(text := _queue_name(server, service)) == names:
+    if server_class == QUEUE_CLASS and service_of_queue(text := _queue_name(server, service)) == names:
         return f"/queue/{text}"
     return f"/service/{server_class}/{server}/{service}"
 
 
-def queue_service(name: str) -> ServiceName:
+def service_of_queue(name: str) -> ServiceName:
     """Return the service of a queue; 00200183 for a name that is empty, or of more than 64 bytes."""
     if not name:
         text = f"the name of a queue is empty; write 1 to {NAME_BYTES_MAX} bytes"
-        raise BrokerError(Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, text))
+        raise refuse(Code.INVALID_SERVICE_NAME, text)
     data = name.encode()
     if len(data) <= PART_BYTES:
         return (QUEUE_CLASS, name, NO_SERVICE)
@@ -40,7 +40,7 @@ def queue_service(name: str) -> ServiceName:
         text = f"the name of a queue has at most {NAME_BYTES_MAX} bytes, this one has {len(data)}"
         if len(data) <= NAME_BYTES_MAX:
             text += f" and no character ends at byte {PART_BYTES}: make it a little shorter"
-        raise BrokerError(Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, text))
+        raise refuse(Code.INVALID_SERVICE_NAME, text)
     return (QUEUE_CLASS, data[:cut].decode(), data[cut:].decode())
 
 

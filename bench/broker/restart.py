@@ -15,11 +15,11 @@ from oms_journal import Options
 from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.kernel.kernel import Kernel
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore
 from oms_journal.broker.queues import ServiceQueue
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
-from oms_journal.broker.store.start import Pstore, StoreStart, begin
+from oms_journal.broker.store.start import Pstore, StoreStart, start_store
 
 PAYLOAD = 100  # bytes
 AT_ONCE = 2000  # units of work made durable together, each in a commit of its own
@@ -31,7 +31,7 @@ _AT = {UOW.offset("first"): 0, UOW.offset("conversation"): 0}
 def fill(path: Path, *, count: int, services: int) -> None:
     """Let so many units of work of one message wait, as a broker leaves them."""
     store = JournalStore.open(path)
-    identifiers = begin(store, _start(Pstore.WARM)).identifiers
+    identifiers = start_store(store, _start(Pstore.WARM)).identifiers
     for start in range(0, count, AT_ONCE):
         batch = []
         for number in range(start, min(start + AT_ONCE, count)):
@@ -69,8 +69,8 @@ def _start(pstore: Pstore) -> StoreStart:
 def started(path: Path, options: Options | None = None) -> tuple[JournalStore, Kernel]:
     """Return the store of a broker that was started hot, and its kernel."""
     store = JournalStore.open(path, options)
-    begun = begin(store, _start(Pstore.WARM))
-    return store, Kernel(built_in(broker_id="BENCH"), restored(store, now=NOW), begun.identifiers)
+    begun = start_store(store, _start(Pstore.WARM))
+    return store, Kernel(built_in(broker_id="BENCH"), restore(store, now=NOW), begun.identifiers)
 
 
 def hot_seconds(path: Path) -> float:

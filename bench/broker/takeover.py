@@ -16,7 +16,7 @@ from bench.broker.restart import fill
 from bench.callers import scratch
 from bench.measure import Row, Settings, time_text
 from oms_journal.broker.attributes.attributes import BUILT_IN
-from oms_journal.broker.server.stomp.frames import V12, Frame, encode
+from oms_journal.broker.server.stomp.frames import V12, Frame, encode_frame
 
 WAITING = 100_000
 INTERVAL_SECONDS = 5.0  # CONTROL-INTERVAL
@@ -109,15 +109,15 @@ def receive(port: int) -> float:
     while time.monotonic() < ends:
         try:
             with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as connection:
-                connection.sendall(encode(Frame("CONNECT", {"accept-version": V12}), V12))
+                connection.sendall(encode_frame(Frame("CONNECT", {"accept-version": V12}), V12))
                 said = {"id": "1", "ack": "client", "prefetch-count": "1"}
                 said["destination"] = "/service/CLASS/SERVER/SERVICE0000"
-                connection.sendall(encode(Frame("SUBSCRIBE", said), V12))
+                connection.sendall(encode_frame(Frame("SUBSCRIBE", said), V12))
                 message = _heard(connection, b"MESSAGE\n")
                 came = time.perf_counter()
                 begin = message.index(b"\nack:") + 5
                 number = message[begin : message.index(b"\n", begin)].decode()
-                connection.sendall(encode(Frame("ACK", {"id": number, "receipt": "r"}), V12))
+                connection.sendall(encode_frame(Frame("ACK", {"id": number, "receipt": "r"}), V12))
                 _heard(connection, b"RECEIPT\n")
                 return came
         except OSError:

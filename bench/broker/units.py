@@ -18,7 +18,7 @@ from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.drivers.open import journal_options
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.store.changes import Changes
-from oms_journal.broker.store.start import Store, StoreError
+from oms_journal.broker.store.start import PersistentStore, StoreError
 
 SIZE = 256  # bytes of a message
 Step = Callable[[], Awaitable[object]]
@@ -38,7 +38,7 @@ class CountedStore(JournalStore):
         return super().commit(changes)
 
 
-def _open_counted(attributes: Attributes, *, creates: bool = True) -> Store:
+def _open_counted(attributes: Attributes, *, creates: bool = True) -> PersistentStore:
     directory = attributes.journal.spool_directory
     assert directory is not None
     return CountedStore.open(directory, journal_options(attributes), creates=creates)

@@ -7,12 +7,12 @@ They are numbers of their own, beside the eight digits of the broker (`codes.py`
 from enum import IntEnum
 
 
-class Cis(IntEnum):
+class CommandCode(IntEnum):
     """What a question or a command came to; `text` says it."""
 
     text: str
 
-    def __new__(cls, number: int, text: str = "") -> "Cis":
+    def __new__(cls, number: int, text: str = "") -> "CommandCode":
         code = int.__new__(cls, number)
         code._value_ = number
         code.text = text
@@ -56,7 +56,9 @@ class Cis(IntEnum):
 class CisRefused(Exception):
     """An operator's question or command is refused; with the broker's own code where one says more."""
 
-    def __init__(self, code: Cis, detail: str = "", *, error_code: str = "00000000", error_text: str = "") -> None:
+    def __init__(
+        self, code: CommandCode, detail: str = "", *, error_code: str = "00000000", error_text: str = ""
+    ) -> None:
         self.code = code
         self.text = f"{code.text}: {detail}" if detail else code.text
         self.error_code = error_code

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
-from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.admin.questions import SHOWN_MAX
 from oms_journal.broker.block import FIELDS
 
@@ -55,7 +55,7 @@ WIDTHS = {each.attribute: each.width for each in FIELDS.values() if each.attribu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class CommandSpec:
     """A command: its objects, the first of which is meant where none is said, its options, and what it goes by."""
 
     name: str
@@ -80,8 +80,8 @@ class Known:
 
 
 _ALL = [
-    Known(name="NO-OPERATION", number=88, says="say that the broker is there"),
-    Known(
+    CommandSpec(name="NO-OPERATION", number=88, says="say that the broker is there"),
+    CommandSpec(
         name="SHUTDOWN",
         number=8,
         says="end the broker, a server, all servers of a service, a participant or a conversation",
@@ -90,7 +90,7 @@ _ALL = [
         by=_SHUT_BY_OBJECT,
         destroys=True,
     ),
-    Known(
+    CommandSpec(
         name="PURGE",
         number=12,
         says="remove a unit of work and its status",
@@ -98,7 +98,7 @@ _ALL = [
         by={"PSF": ("uowid",)},
         destroys=True,
     ),
-    Known(
+    CommandSpec(
         name="SET-UOW-STATUS",
         number=42,
         says="let a unit of work that waits be received, or never",
@@ -107,7 +107,7 @@ _ALL = [
         by={"PSF": ("uowid",)},
         destroys=True,
     ),
-    Known(
+    CommandSpec(
         name="RELEASE",
         number=0,
         says="let what is held since a restore be received",
@@ -115,7 +115,7 @@ _ALL = [
         by=_HELD_BY_OBJECT,
         destroys=True,
     ),
-    Known(
+    CommandSpec(
         name="DISCARD",
         number=0,
         says="end what is held since a restore: it was PROCESSED, or is to be DISCARDED",
@@ -124,28 +124,28 @@ _ALL = [
         options=("PROCESSED", "DISCARDED"),
         destroys=True,
     ),
-    Known(
+    CommandSpec(
         name="ALLOW-NEWUOWMSGS",
         number=13,
         says="take new units of work again, once the store has made what room it can",
     ),
-    Known(name="FORBID-NEWUOWMSGS", number=14, says="take no new units of work, so that the store empties"),
-    Known(
+    CommandSpec(name="FORBID-NEWUOWMSGS", number=14, says="take no new units of work, so that the store empties"),
+    CommandSpec(
         name="CLEANUP",
         number=0,
         says="let go of the store's data files that nothing needs, moving what little old ones hold",
         targets=("PSF",),
     ),
-    Known(name="CONNECT-PSTORE", number=17, says="go on with the persistent store"),
-    Known(name="DISCONNECT-PSTORE", number=18, says="go on without the persistent store", destroys=True),
-    Known(
+    CommandSpec(name="CONNECT-PSTORE", number=17, says="go on with the persistent store"),
+    CommandSpec(name="DISCONNECT-PSTORE", number=18, says="go on without the persistent store", destroys=True),
+    CommandSpec(
         name="SUBSCRIBE",
         number=15,
         says="subscribe a user to a topic, durably",
         targets=("TOPIC",),
         by={"TOPIC": ("topic", "user_id", "token")},
     ),
-    Known(
+    CommandSpec(
         name="UNSUBSCRIBE",
         number=16,
         says="end a user's durable subscription",
@@ -153,10 +153,10 @@ _ALL = [
         by={"TOPIC": ("topic", "user_id", "token")},
         destroys=True,
     ),
-    Known(name="PRODUCE-STATISTICS", number=25, says="log what was counted, and answer it"),
-    Known(name="STATUS", number=36, says="answer where the broker listens", targets=("TRANSPORT",)),
+    CommandSpec(name="PRODUCE-STATISTICS", number=25, says="log what was counted, and answer it"),
+    CommandSpec(name="STATUS", number=36, says="answer where the broker listens", targets=("TRANSPORT",)),
 ]
-COMMANDS: Mapping[str, Known] = {known.name: known for known in _ALL}
+COMMANDS: Mapping[str, CommandSpec] = {known.name: known for known in _ALL}
 
 # What the manual has and this broker has not.
 REFUSED: Mapping[str, str] = {
@@ -187,7 +187,7 @@ REFUSED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class CommandRequest:
     """What an operator says. "" is nothing said."""
 
     command: str
@@ -209,7 +209,7 @@ class Order:
     identifiers: tuple[str, ...] = ()
 
     @property
-    def known(self) -> Known:
+    def known(self) -> CommandSpec:
         return COMMANDS[self.command]
 
     @property
@@ -222,46 +222,47 @@ class Order:
 
 
 _OTHERWISE = {"target": "object", "everything": "all"}  # how an operator says what is a word of its own here
-_SAID = {_OTHERWISE.get(each.name, each.name): each.name for each in fields(Order)}
+_SAID = {_OTHERWISE.get(each.name, each.name): each.name for each in fields(CommandRequest)}
 SELECTORS = tuple(name for name in _SAID if name not in ("command", "object", "option"))
 
 
-def order_of(said: object) -> Order:
+def parse_command(said: object) -> CommandRequest:
     """Return the order that a JSON document says, checked as far as it goes without the broker. CisRefused."""
     if not isinstance(said, Mapping):
-        raise CisRefused(Cis.INVALID_SELECTOR, 'a command is a JSON object, as in {"command": "CLEANUP"}')
+        raise CisRefused(CommandCode.INVALID_SELECTOR, 'a command is a JSON object, as in {"command": "CLEANUP"}')
     unknown = sorted(set(said) - set(_SAID))
     if unknown:
-        raise CisRefused(Cis.INVALID_SELECTOR, f"{_came(unknown[0])} is none of {', '.join(_SAID)}")
+        raise CisRefused(CommandCode.INVALID_SELECTOR, f"{_came(unknown[0])} is none of {', '.join(_SAID)}")
     values = {_SAID[name]: _checked(name, value) for name, value in said.items() if value is not None}
-    order = Order(**({"command": ""} | values))
+    order = CommandRequest(**({"command": ""} | values))
     command = order.command.strip().upper().replace("_", "-")
     known = COMMANDS.get(command)
     if known is None:
         why = REFUSED.get(command)
-        code = Cis.INVALID_COMMAND if why is None else Cis.CANNOT_EXECUTE
+        code = CommandCode.INVALID_COMMAND if why is None else CommandCode.CANNOT_EXECUTE
         raise CisRefused(code, f"{command[:SHOWN_MAX]}: {why}" if why else _unknown(command))
     target = order.target.strip().upper() or (known.targets[0] if not known.has_no_default_target else "")
     if target not in known.targets:
         came = f", not {target[:SHOWN_MAX]}" if target else ": say which"
-        raise CisRefused(Cis.INVALID_SUBJECT, f"the object of {command} is {' or '.join(known.targets)}{came}")
+        raise CisRefused(CommandCode.INVALID_SUBJECT, f"the object of {command} is {' or '.join(known.targets)}{came}")
     option = order.option.strip().upper()
     if option not in known.options_of(target):
         has = " or ".join(each for each in known.options_of(target) if each) or "no option"
         of = f" {target}" if option in known.options else ""
         raise CisRefused(
-            Cis.INVALID_OPTION, f"{command}{of} has {has}, {f'not {option[:SHOWN_MAX]}' if option else 'say one'}"
+            CommandCode.INVALID_OPTION,
+            f"{command}{of} has {has}, {f'not {option[:SHOWN_MAX]}' if option else 'say one'}",
         )
     _check_selectors(known, target, said)
     return replace(order, command=command, target=target, option=option)
 
 
-def _check_selectors(known: Known, target: str, said: Mapping[str, object]) -> None:
+def _check_selectors(known: CommandSpec, target: str, said: Mapping[str, object]) -> None:
     taken = known.selectors_of(target)
     foreign = [name for name in SELECTORS if name not in taken and said.get(name)]
     if foreign:
         by = f"but by {', '.join(sorted(taken))}" if taken else "nor by anything else"
-        raise CisRefused(Cis.INVALID_SELECTOR, f"{known.name} {target} is not by {foreign[0]}, {by}")
+        raise CisRefused(CommandCode.INVALID_SELECTOR, f"{known.name} {target} is not by {foreign[0]}, {by}")
 
 
 def _checked(name: str, value: object) -> Any:
@@ -270,10 +271,10 @@ def _checked(name: str, value: object) -> Any:
     kind = {"client_id": int, "exclude_attach": bool, "all": bool}.get(name, str)
     if type(value) is not kind or (isinstance(value, str) and len(value) > TEXT_MAX):
         says = {int: "a number", bool: "true or false", str: f"a text of at most {TEXT_MAX} characters"}[kind]
-        raise CisRefused(Cis.INVALID_SELECTOR, f"{name} is {says}, not {_came(value)}")
+        raise CisRefused(CommandCode.INVALID_SELECTOR, f"{name} is {says}, not {_came(value)}")
     width = WIDTHS.get(name)
     if width is not None and len(str(value).encode("utf-8", "surrogatepass")) > width:
-        raise CisRefused(Cis.INVALID_SELECTOR, f"{name} has at most {width} bytes, not {_came(value)}")
+        raise CisRefused(CommandCode.INVALID_SELECTOR, f"{name} has at most {width} bytes, not {_came(value)}")
     return value
 
 
@@ -294,5 +295,5 @@ def _identifiers(value: object) -> tuple[str, ...]:
     is_list = isinstance(value, list) and len(value) <= IDENTIFIERS_MAX
     if not is_list or not all(isinstance(each, str) and len(each) <= TEXT_MAX for each in value):  # type: ignore[attr-defined]
         text = f"identifiers is a list of at most {IDENTIFIERS_MAX} texts of at most {TEXT_MAX} characters"
-        raise CisRefused(Cis.INVALID_SELECTOR, text)
+        raise CisRefused(CommandCode.INVALID_SELECTOR, text)
     return tuple(value)  # type: ignore[arg-type]

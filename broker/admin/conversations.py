@@ -2,32 +2,29 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oms_journal.broker.admin.questions import (
     STEP_LOOKS,
     STEP_ROWS,
     Page,
-    Question,
+    PageSteps,
+    Query,
     Row,
-    Steps,
-    as_row,
     cursor_of,
     time_of,
 )
 from oms_journal.broker.admin.services import ServiceFilter
-from oms_journal.broker.kernel.conversations.dormancy import identifier
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
-from oms_journal.broker.kernel.state.unit_records import service_name
+from oms_journal.broker.kernel.state.unit_records import service_of_record
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.dormant_units import WAITING
-from oms_journal.broker.records import Flag
+from oms_journal.broker.records import Flag, identifier
 
 STEP_ASLEEP = 500  # identifiers of conversations that sleep, taken at once
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationRow:
+class ConversationRow(NamedTuple):
     """A conversation. What waits is units of work, or messages where its type is MESSAGE.
 
     `server_user` is None before a server has received from it; `bound` when it is that server's for good. `begun` is
@@ -54,7 +51,7 @@ class ConversationRow:
     asleep: bool
 
 
-def conversations(world: World, question: Question) -> Steps:
+def conversations(world: World, question: Query) -> PageSteps:
     """Return the conversations, by CONV-ID."""
     after = question.after_identifier()
     is_wanted, total = _choice(question), None if question.selectors else question.total(world.talk_count)
@@ -63,7 +60,7 @@ def conversations(world: World, question: Question) -> Steps:
     for conv_id in _identifiers(world, question, after):
         found = _row(world, conv_id) if conv_id else None
         effort += 1
-        if found is not None and is_wanted(found) and question.sees(row := as_row(found)):
+        if found is not None and is_wanted(found) and question.sees(row := found._asdict()):
             if len(rows) == question.limit:
                 return Page(rows=rows, total=total, next=cursor_of(last))
             rows.append(row)
@@ -75,7 +72,7 @@ def conversations(world: World, question: Question) -> Steps:
     return Page(rows=rows, total=total)
 
 
-def _choice(question: Question) -> Callable[[ConversationRow], bool]:
+def _choice(question: Query) -> Callable[[ConversationRow], bool]:
     is_service = ServiceFilter(question)
     names = ("conv_id", "type", "user_id", "token")
     is_one, is_type, is_user, is_token = (question.fits(name) for name in names)
@@ -94,7 +91,7 @@ def _choice(question: Question) -> Callable[[ConversationRow], bool]:
     return is_wanted
 
 
-def _identifiers(world: World, question: Question, after: str) -> Iterator[str]:
+def _identifiers(world: World, question: Query, after: str) -> Iterator[str]:
     """Yield the identifiers of what is awake and of what sleeps, in order; "" where there may be a pause."""
     one = question.one("conv_id")
     if one is not None:
@@ -151,7 +148,7 @@ def _sleeping_row(world: World, conv_id: str) -> ConversationRow | None:
     found = next((record for record in records if record.status in WAITING), None)
     if found is None:
         return None
-    server_class, server_name, service = service_name(found)
+    server_class, server_name, service = service_of_record(found)
     to_client = bool(found.flags & Flag.FROM_SERVER)
     client = (found.receiver_user, found.receiver_token) if to_client else (found.sender_user, found.sender_token)
     server = (found.sender_user, found.sender_token) if to_client else (found.receiver_user, found.receiver_token)

@@ -6,9 +6,9 @@ Those that were used first keep their names, so that what is counted of the othe
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from oms_journal.broker.admin.questions import Page, Steps
-from oms_journal.broker.admin.services import Bound, ServiceRow, service_row
-from oms_journal.broker.admin.topics import TopicRow, topic_row
+from oms_journal.broker.admin.questions import Page, PageSteps, Row
+from oms_journal.broker.admin.services import Bound, service_row
+from oms_journal.broker.admin.topics import topic_row
 from oms_journal.broker.kernel.state.world import World
 
 NAMED_MAX = 200  # services, and topics, that are told by name
@@ -22,22 +22,22 @@ _TOPIC_SUMS = ("publications", "subscribers", "published", "ended")
 
 
 @dataclass(slots=True)
-class Meters:
+class Figures:
     """Rows by name, and what all others add up to; `others` are empty where there are no others."""
 
-    services: list[ServiceRow] = field(default_factory=list)
+    services: list[Row] = field(default_factory=list)
     other_services: dict[str, int] = field(default_factory=dict)
-    topics: list[TopicRow] = field(default_factory=list)
+    topics: list[Row] = field(default_factory=list)
     other_topics: dict[str, int] = field(default_factory=dict)
     oldest_age: float = 0.0  # seconds; of all services
     largest_lag: int = 0  # of all topics
 
-    def read(self, world: World) -> Steps:
+    def read(self, world: World) -> PageSteps:
         """Read the figures."""
         bound = Bound(world)
         for at, service in enumerate(list(world.services.values())):
             row = service_row(world, service, bound)
-            self.oldest_age = max(self.oldest_age, row.oldest_age or 0.0)
+            self.oldest_age = max(self.oldest_age, row["oldest_age"] or 0.0)
             if at < NAMED_MAX:
                 self.services.append(row)
             else:
@@ -47,7 +47,7 @@ class Meters:
         _add_sums(self.other_services, world.unused.service_sums)
         for at, topic in enumerate(list(world.topics.topics.values())):
             found = topic_row(world, topic)
-            self.largest_lag = max(self.largest_lag, found.largest_lag)
+            self.largest_lag = max(self.largest_lag, found["largest_lag"])
             if at < NAMED_MAX:
                 self.topics.append(found)
             else:
@@ -65,6 +65,6 @@ def _add_sums(sums: dict[str, int], forgotten: Mapping[str, int]) -> None:
             sums[name] = sums.get(name, 0) + count
 
 
-def _add(sums: dict[str, int], names: Iterable[str], row: object) -> None:
+def _add(sums: dict[str, int], names: Iterable[str], row: Row) -> None:
     for name in names:
-        sums[name] = sums.get(name, 0) + getattr(row, name)
+        sums[name] = sums.get(name, 0) + row[name]

@@ -7,15 +7,15 @@ receiver that is waiting gets the oldest first.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from oms_journal.broker.admin.questions import STEP_LOOKS, Page, Question, Row, Steps
-from oms_journal.broker.admin.uows import Choice, records_of
-from oms_journal.broker.kernel.state.topics import Subscription
-from oms_journal.broker.kernel.state.unit_records import service_name
+from oms_journal.broker.admin.questions import STEP_LOOKS, Page, PageSteps, Query, Row
+from oms_journal.broker.admin.uows import UnitFilter, records_of
+from oms_journal.broker.kernel.state.topics import TopicSubscription
+from oms_journal.broker.kernel.state.unit_records import service_of_record
 from oms_journal.broker.kernel.state.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
+class CommitPeriod:
     """From when to when something was committed, microseconds since 1970 UTC; None: from whenever, until whenever."""
 
     after: int | None = None
@@ -29,27 +29,27 @@ class Between:
         return (self.after is None or committed > self.after) and (self.before is None or committed < self.before)
 
 
-def held_counts(world: World) -> Steps:
+def held_counts(world: World) -> PageSteps:
     """Return how much is held: `uows`, and `publications` for each subscription."""
     yield
     return Page(rows=[{"uows": world.withheld.unit_count, "publications": world.withheld.publications}], total=1)
 
 
-def held_uows(world: World, question: Question, between: Between) -> Steps:
+def held_uows(world: World, question: Query, between: CommitPeriod) -> PageSteps:
     """Return the held units of work that fit: `uowid` and the service, the oldest first. The limit does not count."""
-    chosen = Choice(world, question)
+    chosen = UnitFilter(world, question)
     found: list[tuple[int, Row]] = []
     for part in records_of(world, chosen, question, ""):
         for record, _ in part:
             if chosen(record) and between(record.committed):
-                names = dict(zip(("server_class", "server_name", "service"), service_name(record), strict=True))
+                names = dict(zip(("server_class", "server_name", "service"), service_of_record(record), strict=True))
                 found.append((record.first, {"uowid": record.uowid, **names}))
         yield
     found.sort(key=lambda each: each[0])
     return Page(rows=[row for _, row in found], total=len(found))
 
 
-def held_publications(world: World, question: Question, between: Between) -> Steps:
+def held_publications(world: World, question: Query, between: CommitPeriod) -> PageSteps:
     """Return the subscriptions that fit for which anything is held, each with the publications that fit."""
     is_wanted = _subscriptions(question)
     rows: list[Row] = []
@@ -67,6 +67,6 @@ def held_publications(world: World, question: Question, between: Between) -> Ste
     return Page(rows=rows, total=len(rows))
 
 
-def _subscriptions(question: Question) -> Callable[[Subscription], bool]:
+def _subscriptions(question: Query) -> Callable[[TopicSubscription], bool]:
     is_topic, is_user, is_token = (question.fits(name) for name in ("topic", "user_id", "token"))
     return lambda one: is_topic(one.topic.name) and is_user(one.owner.user) and is_token(one.owner.token)

@@ -9,14 +9,14 @@ import json
 import re
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.patterns import fits
+from oms_journal.broker.patterns import matches
 from oms_journal.broker.records import Status
 
 LIMIT_DEFAULT = 100
@@ -27,12 +27,11 @@ STEP_LOOKS = 500  # that were looked at and not wanted count a part of a row
 
 Row = Mapping[str, Any]
 _IDENTIFIER = re.compile("[0-9A-F]{16}")
-_KNOWN: dict[type, tuple[str, ...]] = {}  # the columns of rows
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Query:
     """What is asked of a subject: rows that fit all selectors, from behind the cursor on, at most so many.
 
     Rows that who asks may not see are as if they were not there: no cursor and no total tells of them.
@@ -55,7 +54,7 @@ class Question:
             return _everything
         if not any("*" in value for value in values):
             return frozenset(values).__contains__
-        return partial(fits, values)
+        return partial(matches, values)
 
     def statuses(self) -> frozenset[Status] | None:
         """Return the statuses that are asked for, None for any. CisRefused."""
@@ -65,7 +64,9 @@ class Question:
         known = tuple(status.name for status in Status)
         wrong = sorted(set(map(str.upper, said)) - set(known))
         if wrong:
-            raise CisRefused(Cis.INVALID_SELECTOR, f"status={wrong[0][:SHOWN_MAX]!r} is none of {', '.join(known)}")
+            raise CisRefused(
+                CommandCode.INVALID_SELECTOR, f"status={wrong[0][:SHOWN_MAX]!r} is none of {', '.join(known)}"
+            )
         return frozenset(Status[each.upper()] for each in said)
 
     def sees(self, row: Row) -> bool:
@@ -84,7 +85,8 @@ class Question:
             return _as_key(json.loads(self.cursor))
         except (ValueError, RecursionError):
             raise CisRefused(
-                Cis.INVALID_SELECTOR, "the cursor is none that an answer has said; take `next` of a page as it is"
+                CommandCode.INVALID_SELECTOR,
+                "the cursor is none that an answer has said; take `next` of a page as it is",
             ) from None
 
     def after_identifier(self) -> str:
@@ -94,7 +96,7 @@ class Question:
             return ""
         if not isinstance(found, str) or not _IDENTIFIER.fullmatch(found):
             raise CisRefused(
-                Cis.INVALID_SELECTOR,
+                CommandCode.INVALID_SELECTOR,
                 "the cursor is one of another information object; take `next` of a page of this one",
             )
         return found
@@ -110,11 +112,20 @@ class Page:
     summary: Row | None = None
 
 
-Steps = Generator[None, None, Page]
+T = TypeVar("T")
+Columns = Mapping[str, Callable[[T], object]]  # of a subject, in their order: the name, and how to get it
+
+
+def row_of(columns: Columns[T], at: T) -> Row:
+    """Return the row of one thing: `at` is what the columns are read from."""
+    return {name: read(at) for name, read in columns.items()}
+
+
+PageSteps = Generator[None, None, Page]
 K = TypeVar("K", bound=Hashable)
 
 
-def finished(steps: Steps) -> Page:
+def run_steps(steps: PageSteps) -> Page:
     """Return what the steps come to, where nobody else has to have a turn between two of them."""
     while True:
         try:
@@ -124,7 +135,7 @@ def finished(steps: Steps) -> Page:
             return found
 
 
-async def gathered(steps: Steps) -> Page:
+async def run_steps_async(steps: PageSteps) -> Page:
     """Return what the steps come to; between two of them the loop has as much time for others as the step has taken."""
     while True:
         began = time.perf_counter()
@@ -137,30 +148,30 @@ async def gathered(steps: Steps) -> Page:
 
 
 def page_of(
-    question: Question,
+    question: Query,
     keys: Iterable[K],
-    row: Callable[[K], object | None],
+    row: Callable[[K], Row | None],
     *,
     total: int | None = None,
-) -> Steps:
+) -> PageSteps:
     """Return the page of the rows that `row` makes of keys, in their order; None is no row that is wanted."""
     after = question.after()
     try:
         ordered: list[Any] = sorted([key for key in keys if after is None or key > after])
     except TypeError:
         raise CisRefused(
-            Cis.INVALID_SELECTOR, "the cursor is one of another information object; take `next` of a page of this one"
+            CommandCode.INVALID_SELECTOR,
+            "the cursor is one of another information object; take `next` of a page of this one",
         ) from None
     rows: list[Row] = []
     effort, last = 0, None
     for key in ordered:
         made = row(key)
         effort += 1
-        found = None if made is None else as_row(made)
-        if found is not None and question.sees(found):
+        if made is not None and question.sees(made):
             if len(rows) == question.limit:
                 return Page(rows=rows, total=question.total(total), next=cursor_of(last))
-            rows.append(found)
+            rows.append(made)
             last = key
             effort += STEP_LOOKS // STEP_ROWS
         if effort >= STEP_LOOKS:
@@ -172,20 +183,6 @@ def page_of(
 def cursor_of(key: object) -> str:
     """Return the cursor behind the row with this key."""
     return json.dumps(key, separators=(",", ":"))
-
-
-def as_row(made: object) -> Row:
-    """Return a row's columns by their names."""
-    if isinstance(made, Mapping):
-        return made
-    return {name: getattr(made, name) for name in _names(type(made))}
-
-
-def _names(kind: Any) -> tuple[str, ...]:
-    found = _KNOWN.get(kind)
-    if found is None:
-        found = _KNOWN[kind] = tuple(each.name for each in fields(kind))
-    return found
 
 
 def _as_key(found: Any) -> Any:

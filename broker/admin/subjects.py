@@ -5,24 +5,31 @@ of the request field; FILES and LATENCY are ours and have none. (EntireX 10.3, C
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
 
-from oms_journal.broker.admin.broker import BrokerRow, StatisticsRow
-from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.broker import BROKER_COLUMNS, STATISTICS_COLUMNS
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.admin.conversations import ConversationRow, conversations
-from oms_journal.broker.admin.participants import ParticipantRow, clients, participants
-from oms_journal.broker.admin.questions import LIMIT_DEFAULT, LIMIT_MAX, SHOWN_MAX, Question, Steps
-from oms_journal.broker.admin.services import ServerRow, ServiceRow, servers, services
-from oms_journal.broker.admin.topics import PublicationRow, SubscriberRow, TopicRow, publications, subscribers, topics
-from oms_journal.broker.admin.uows import UowRow, UowStatisticsRow, uow_statistics, uows
+from oms_journal.broker.admin.participants import PARTICIPANT_COLUMNS, clients, participants
+from oms_journal.broker.admin.questions import LIMIT_DEFAULT, LIMIT_MAX, SHOWN_MAX, PageSteps, Query
+from oms_journal.broker.admin.services import SERVER_COLUMNS, SERVICE_COLUMNS, servers, services
+from oms_journal.broker.admin.topics import (
+    PUBLICATION_COLUMNS,
+    SUBSCRIBER_COLUMNS,
+    TOPIC_COLUMNS,
+    publications,
+    subscribers,
+    topics,
+)
+from oms_journal.broker.admin.uows import PSF_COLUMNS, UOW_STATISTICS_COLUMNS, uow_statistics, uows
 from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.store.stored import FILE_COLUMNS
 
 _SERVICE = ("server_class", "server_name", "service")
 _USER = ("user_id", "token")
 _RECEIVER = ("receiver_user", "receiver_token")
-Look = Callable[[World, Question], Steps]
+Look = Callable[[World, Query], PageSteps]
 LISTED = "`oms info` and GET /info list them"
 
 
@@ -38,26 +45,18 @@ class Subject:
     look: Look | None = None
 
 
-def _of(row: Any) -> list[str]:
-    return [each.name for each in fields(row)]
-
-
-_FILE = (
-    *("name", "sequence", "active", "bytes", "live_bytes", "dead_bytes", "live_messages", "live_keys", "needed"),
-    *("pinned_by", "pins_files", "freed_by_compact"),
-)
 _ALL = [
     Subject(
         name="BROKER",
         number=7,
         says="the broker: what it is, what it holds, what its attributes say",
-        columns=_of(BrokerRow),
+        columns=[*BROKER_COLUMNS],
     ),
     Subject(
         name="SERVICE",
         number=6,
         says="services: how much waits, how old it is, what has become of the rest",
-        columns=_of(ServiceRow),
+        columns=[*SERVICE_COLUMNS],
         selectors=_SERVICE,
         look=services,
     ),
@@ -65,7 +64,7 @@ _ALL = [
         name="SERVER",
         number=1,
         says="who serves which service",
-        columns=_of(ServerRow),
+        columns=[*SERVER_COLUMNS],
         selectors=(*_SERVICE, *_USER, "client_id"),
         look=servers,
     ),
@@ -73,7 +72,7 @@ _ALL = [
         name="CLIENT",
         number=2,
         says="participants that serve nothing",
-        columns=_of(ParticipantRow),
+        columns=[*PARTICIPANT_COLUMNS],
         selectors=(*_USER, "client_id"),
         look=clients,
     ),
@@ -81,7 +80,7 @@ _ALL = [
         name="PARTICIPANT",
         number=18,
         says="everybody who takes part",
-        columns=_of(ParticipantRow),
+        columns=[*PARTICIPANT_COLUMNS],
         selectors=(*_USER, "client_id"),
         look=participants,
     ),
@@ -89,7 +88,7 @@ _ALL = [
         name="CONVERSATION",
         number=4,
         says="conversations, of units of work and of messages",
-        columns=_of(ConversationRow),
+        columns=ConversationRow._fields,
         selectors=("conv_id", "type", *_SERVICE, *_USER),
         look=conversations,
     ),
@@ -97,7 +96,7 @@ _ALL = [
         name="PSF",
         number=9,
         says="units of work, and the statuses that are kept of complete ones",
-        columns=_of(UowRow),
+        columns=[*PSF_COLUMNS],
         selectors=("uowid", "conv_id", "status", "held", "ustatus", *_USER, *_RECEIVER, *_SERVICE),
         look=uows,
     ),
@@ -105,7 +104,7 @@ _ALL = [
         name="UOW-STATISTICS",
         number=31,
         says="what the active units of work of a service add up to",
-        columns=_of(UowStatisticsRow),
+        columns=[*UOW_STATISTICS_COLUMNS],
         selectors=_SERVICE,
         look=uow_statistics,
     ),
@@ -113,7 +112,7 @@ _ALL = [
         name="TOPIC",
         number=17,
         says="topics, and how far the last of their subscribers is behind",
-        columns=_of(TopicRow),
+        columns=[*TOPIC_COLUMNS],
         selectors=("topic",),
         look=topics,
     ),
@@ -121,7 +120,7 @@ _ALL = [
         name="SUBSCRIBER",
         number=14,
         says="subscribers, and how far each is behind",
-        columns=_of(SubscriberRow),
+        columns=[*SUBSCRIBER_COLUMNS],
         selectors=("topic", *_USER, "durable"),
         look=subscribers,
     ),
@@ -129,13 +128,15 @@ _ALL = [
         name="PUBLICATION",
         number=16,
         says="publications that somebody has not acknowledged",
-        columns=_of(PublicationRow),
+        columns=[*PUBLICATION_COLUMNS],
         selectors=("topic", "publication_id", *_USER, "status"),
         look=publications,
     ),
-    Subject(name="STATISTICS", number=27, says="what was counted since the start", columns=_of(StatisticsRow)),
+    Subject(name="STATISTICS", number=27, says="what was counted since the start", columns=[*STATISTICS_COLUMNS]),
     Subject(name="LATENCY", number=0, says="how long commits take, as a histogram", columns=("from", "to", "count")),
-    Subject(name="FILES", number=0, says="the data files: live and dead bytes, and what keeps each", columns=_FILE),
+    Subject(
+        name="FILES", number=0, says="the data files: live and dead bytes, and what keeps each", columns=FILE_COLUMNS
+    ),
     Subject(
         name="RESOURCE-USAGE",
         number=26,
@@ -175,17 +176,17 @@ def subject_of(name: str) -> Subject:
     """Return the subject of a name, in any case. CisRefused."""
     wanted = name.strip().upper().replace("_", "-")
     if not wanted:
-        raise CisRefused(Cis.SUBJECT_MISSING, LISTED)
+        raise CisRefused(CommandCode.SUBJECT_MISSING, LISTED)
     found = SUBJECTS.get(ALIASES.get(wanted, wanted))
     if found is None:
         near = get_close_matches(wanted, SUBJECTS, n=1)
         meant = f"did you mean {near[0]}? " if near else ""
         why = REFUSED.get(wanted, f"there is none of this name; {meant}{LISTED}")
-        raise CisRefused(Cis.INVALID_SUBJECT, f"{wanted[:SHOWN_MAX]}: {why}")
+        raise CisRefused(CommandCode.INVALID_SUBJECT, f"{wanted[:SHOWN_MAX]}: {why}")
     return found
 
 
-def question_of(subject: Subject, said: Sequence[tuple[str, str]]) -> Question:
+def question_of(subject: Subject, said: Sequence[tuple[str, str]]) -> Query:
     """Return the question of names and values, as an address has them behind the question mark. CisRefused."""
     selectors: dict[str, list[str]] = {}
     limit, cursor = LIMIT_DEFAULT, ""
@@ -199,12 +200,14 @@ def question_of(subject: Subject, said: Sequence[tuple[str, str]]) -> Question:
         else:
             known = ", ".join((*subject.selectors, "limit", "cursor"))
             raise CisRefused(
-                Cis.INVALID_SELECTOR, f"{subject.name} has no selector {name[:SHOWN_MAX]!r}; it has {known}"
+                CommandCode.INVALID_SELECTOR, f"{subject.name} has no selector {name[:SHOWN_MAX]!r}; it has {known}"
             )
-    return Question(selectors=selectors, limit=limit, cursor=cursor)
+    return Query(selectors=selectors, limit=limit, cursor=cursor)
 
 
 def _limit(value: str) -> int:
     if not (value.isascii() and value.isdigit() and len(value) < 10 and 1 <= int(value) <= LIMIT_MAX):
-        raise CisRefused(Cis.INVALID_SELECTOR, f"limit={value[:20]!r} is not a whole number from 1 to {LIMIT_MAX}")
+        raise CisRefused(
+            CommandCode.INVALID_SELECTOR, f"limit={value[:20]!r} is not a whole number from 1 to {LIMIT_MAX}"
+        )
     return int(value)

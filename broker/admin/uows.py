@@ -9,83 +9,97 @@ Counted in passing, a thousand at a time: what begins or ends meanwhile may be i
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.admin.questions import (
     STEP_LOOKS,
     STEP_ROWS,
+    Columns,
     Page,
-    Question,
+    PageSteps,
+    Query,
     Row,
-    Steps,
-    as_row,
     cursor_of,
     left_of,
     page_of,
+    row_of,
     time_of,
 )
 from oms_journal.broker.admin.services import ServiceFilter
 from oms_journal.broker.block import ServiceName
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import record_of, service_name
+from oms_journal.broker.kernel.state.unit_records import record_of, service_of_record
 from oms_journal.broker.kernel.state.unit_states import COMPLETE, POSTPONED
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.tables.dormant_units import WAITING, Columns, Parties, Wanted, opened
-from oms_journal.broker.records import Flag, UowRecord
+from oms_journal.broker.kernel.tables.dormant_units import WAITING, NumberColumns, Parties, RowFilter, decode_loose
+from oms_journal.broker.records import Flag, UowRecord, identifier
 
 _PARTIES = ("user_id", "token", "receiver_user", "receiver_token", "server_class", "server_name", "service")
 YES_OR_NO: Mapping[str, bool] = {"yes": True, "no": False, "true": True, "false": False}  # in either case
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UowRow:
-    """A unit of work, or the status that is kept of one. Sizes are bytes, lifetimes seconds.
+class UnitFacts(NamedTuple):
+    """What a row of a unit of work is read from."""
 
-    `ends_in` is what is left of its lifetime, or of its status's; `back_in` of the delay after it was given back. The
-    receiver is the server instance, or the client of an answer (`from_server`). `asleep`: the store alone has it.
-    `held`: since the store was restored from a backup; nobody receives it before RELEASE, its lifetime stands still.
-    """
+    record: UowRecord
+    service: ServiceName
+    is_asleep: bool
+    is_held: bool
+    clock: int  # that its lifetime runs on
 
-    uowid: str
-    conv_id: str
-    status: str
-    ustatus: str
-    server_class: str
-    server_name: str
-    service: str
-    sender_user: str
-    sender_token: str
-    receiver_user: str
-    receiver_token: str
-    from_server: bool
-    persistent: bool
-    status_persistent: bool
-    state: str
-    eoc_reason: int
-    delivery_count: int
-    postpones: int
-    messages: int
-    size: int
-    lifetime: float | None
-    status_lifetime: float | None
-    uwstatp: int
-    created: str | None
-    committed: str | None
-    changed: str | None
-    ends_in: float | None
-    back_in: float | None
-    producer: str
-    asleep: bool
-    held: bool
+    @property
+    def is_delayed(self) -> bool:
+        """Whether nobody can receive it yet since it was given back."""
+        return self.record.status is POSTPONED or self.record.back > self.clock
 
 
-def uows(world: World, question: Question) -> Steps:
+# A unit of work, or the status that is kept of one. Sizes are bytes, lifetimes seconds.
+#
+# `ends_in` is what is left of its lifetime, or of its status's; `back_in` of the delay after it was given back. The
+# receiver is the server instance, or the client of an answer (`from_server`). `asleep`: the store alone has it.
+# `held`: since the store was restored from a backup; nobody receives it before RELEASE, its lifetime stands still.
+PSF_COLUMNS: Columns[UnitFacts] = {
+    "uowid": lambda at: at.record.uowid,
+    "conv_id": lambda at: at.record.conv_id,
+    "status": lambda at: at.record.status.name,
+    "ustatus": lambda at: at.record.ustatus,
+    "server_class": lambda at: at.service[0],
+    "server_name": lambda at: at.service[1],
+    "service": lambda at: at.service[2],
+    "sender_user": lambda at: at.record.sender_user,
+    "sender_token": lambda at: at.record.sender_token,
+    "receiver_user": lambda at: at.record.receiver_user,
+    "receiver_token": lambda at: at.record.receiver_token,
+    "from_server": lambda at: bool(at.record.flags & Flag.FROM_SERVER),
+    "persistent": lambda at: bool(at.record.flags & Flag.PERSISTENT),
+    "status_persistent": lambda at: bool(at.record.flags & Flag.STATUS_PERSISTENT),
+    "state": lambda at: at.record.state.name,
+    "eoc_reason": lambda at: at.record.eoc_reason,
+    "delivery_count": lambda at: at.record.adcount,
+    "postpones": lambda at: at.record.postpones,
+    "messages": lambda at: at.record.messages,
+    "size": lambda at: at.record.size,
+    "lifetime": lambda at: at.record.lifetime or None,
+    "status_lifetime": lambda at: at.record.status_lifetime or None,
+    "uwstatp": lambda at: at.record.uwstatp,
+    "created": lambda at: time_of(at.record.created),
+    "committed": lambda at: time_of(at.record.committed),
+    "changed": lambda at: time_of(at.record.changed),
+    "ends_in": lambda at: left_of(at.record.ends, at.clock),
+    "back_in": lambda at: left_of(at.record.back, at.clock) if at.is_delayed else None,
+    "producer": lambda at: at.record.producer,
+    "asleep": lambda at: at.is_asleep and at.record.status not in COMPLETE,
+    "held": lambda at: at.is_held,
+}
+
+
+def uows(world: World, question: Query) -> PageSteps:
     """Return the units of work, by UOWID."""
-    chosen = Choice(world, question)
+    chosen = UnitFilter(world, question)
     after = question.after_identifier()
     total = question.total(world.active_count + _statuses(world)) if not question.selectors else None
     found = records_of(world, chosen, question, after)
@@ -95,7 +109,7 @@ def uows(world: World, question: Question) -> Steps:
         for record, is_asleep in part:
             if not chosen(record):
                 continue
-            row = as_row(uow_row(world, record, is_asleep=is_asleep))
+            row = _unit_row(world, record, is_asleep=is_asleep)
             if not question.sees(row):
                 continue
             if len(rows) == question.limit:
@@ -113,10 +127,10 @@ def _statuses(world: World) -> int:
     return len(world.units) - sum(count.units for count in world.units.counts().values())
 
 
-class Choice:
+class UnitFilter:
     """Whether a record is of a unit of work that is asked for."""
 
-    def __init__(self, world: World, question: Question) -> None:
+    def __init__(self, world: World, question: Query) -> None:
         self._withheld = world.withheld
         self._held = _yes_or_no(question, "held")
         self._statuses = question.statuses()
@@ -145,13 +159,13 @@ class Choice:
             and self._token(record.sender_token)
             and self._receiver(record.receiver_user)
             and self._receiver_token(record.receiver_token)
-            and self._is_service(service_name(record))
+            and self._is_service(service_of_record(record))
         )
 
-    def wanted(self, world: World) -> Wanted:
+    def wanted(self, world: World) -> RowFilter:
         """Return what is known of those that sleep without reading each."""
         parties = world.units.places_of(self._may_be) if self._has_parties else None
-        return Wanted(self._statuses, parties)
+        return RowFilter(self._statuses, parties)
 
     def _may_be(self, parties: Parties) -> bool:
         return (
@@ -166,22 +180,22 @@ class Choice:
 Part = Sequence[tuple[UowRecord, bool]]  # and whether it sleeps
 
 
-def _yes_or_no(question: Question, name: str) -> bool | None:
+def _yes_or_no(question: Query, name: str) -> bool | None:
     """Return what a selector says that is yes or no; None where it says nothing, or both."""
     said = {value.lower() for value in question.selectors.get(name, ())}
     if not said <= YES_OR_NO.keys():
-        raise CisRefused(Cis.INVALID_SELECTOR, f"{name} is yes or no")
+        raise CisRefused(CommandCode.INVALID_SELECTOR, f"{name} is yes or no")
     found = {YES_OR_NO[value] for value in said}
     return found.pop() if len(found) == 1 else None
 
 
-def records_of(world: World, chosen: Choice, question: Question, after: str) -> Iterator[Part]:
+def records_of(world: World, chosen: UnitFilter, question: Query, after: str) -> Iterator[Part]:
     """Yield the records that may be asked for, behind a UOWID, a part at a time."""
     named = _named(world, question)
     return _those(world, named, after) if named is not None else _all(world, chosen, after)
 
 
-def _named(world: World, question: Question) -> list[str] | None:
+def _named(world: World, question: Query) -> list[str] | None:
     """Return the UOWIDs that the question names, by themselves or by their conversation; None where it does not."""
     uowids, conv_id = question.selectors.get("uowid"), question.one("conv_id")
     if uowids is not None and not any("*" in uowid for uowid in uowids):
@@ -212,7 +226,7 @@ def _those(world: World, uowids: list[str], after: str) -> Iterator[Part]:
     yield found
 
 
-def _awake(world: World, uowid: str, chosen: Choice | None = None) -> UowRecord | None:
+def _awake(world: World, uowid: str, chosen: UnitFilter | None = None) -> UowRecord | None:
     unit = world.active.get(uowid)
     talk = world.conversations.get(unit.conv_id) if unit is not None else None
     if unit is None or talk is None:
@@ -222,13 +236,13 @@ def _awake(world: World, uowid: str, chosen: Choice | None = None) -> UowRecord 
     return record_of(unit, talk, unit.status)
 
 
-def _all(world: World, chosen: Choice, after: str) -> Iterator[Part]:
+def _all(world: World, chosen: UnitFilter, after: str) -> Iterator[Part]:
     """Yield what is awake and what sleeps, in the order of the UOWIDs, a part at a time."""
     awake = sorted([uowid for uowid in world.active if uowid > after])
     wanted, at, number = chosen.wanted(world), 0, int(after, 16) if after else 0
     while True:
         asleep, reached = world.units.behind(number, wanted, STEP_ROWS)
-        bound = "" if reached is None else f"{reached:016X}"
+        bound = identifier(reached or 0)
         part: list[tuple[UowRecord, bool]] = [(record, True) for record in asleep]
         looks = 0
         while at < len(awake) and (reached is None or awake[at] <= bound):
@@ -248,68 +262,20 @@ def _all(world: World, chosen: Choice, after: str) -> Iterator[Part]:
         number = reached
 
 
-def uow_row(world: World, record: UowRecord, *, is_asleep: bool) -> UowRow:
+def _unit_row(world: World, record: UowRecord, *, is_asleep: bool) -> Row:
     """Return what there is to be said of one unit of work."""
-    flags, status = record.flags, record.status
-    lasting = flags & (Flag.PERSISTENT | Flag.STATUS_PERSISTENT)
     is_held = world.withheld.has(record)
-    clock = world.clocks.persistent if lasting else world.clocks.volatile
     if is_held:
         clock = world.withheld.record.clock  # there its lifetime stands still
-    server_class, server_name, service = service_name(record)
-    return UowRow(
-        uowid=record.uowid,
-        conv_id=record.conv_id,
-        status=status.name,
-        ustatus=record.ustatus,
-        server_class=server_class,
-        server_name=server_name,
-        service=service,
-        sender_user=record.sender_user,
-        sender_token=record.sender_token,
-        receiver_user=record.receiver_user,
-        receiver_token=record.receiver_token,
-        from_server=bool(flags & Flag.FROM_SERVER),
-        persistent=bool(flags & Flag.PERSISTENT),
-        status_persistent=bool(flags & Flag.STATUS_PERSISTENT),
-        state=record.state.name,
-        eoc_reason=record.eoc_reason,
-        delivery_count=record.adcount,
-        postpones=record.postpones,
-        messages=record.messages,
-        size=record.size,
-        lifetime=record.lifetime or None,
-        status_lifetime=record.status_lifetime or None,
-        uwstatp=record.uwstatp,
-        created=time_of(record.created),
-        committed=time_of(record.committed),
-        changed=time_of(record.changed),
-        ends_in=left_of(record.ends, clock),
-        back_in=left_of(record.back, clock) if status is POSTPONED or record.back > clock else None,
-        producer=record.producer,
-        asleep=is_asleep and status not in COMPLETE,
-        held=is_held,
-    )
+    else:
+        lasting = record.flags & (Flag.PERSISTENT | Flag.STATUS_PERSISTENT)
+        clock = world.clocks.persistent if lasting else world.clocks.volatile
+    facts = UnitFacts(record, service_of_record(record), is_asleep=is_asleep, is_held=is_held, clock=clock)
+    return row_of(PSF_COLUMNS, facts)
 
 
 STEP_UNITS = 500  # units of work, not packed, that are counted between two pauses
 _NAMES = ("status", "flags", "messages", "size", "created", "parties")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UowStatisticsRow:
-    """The active units of work of a service, in either direction; sizes are bytes. (EntireX 10.3, CIS.)"""
-
-    server_class: str
-    server_name: str
-    service: str
-    active: int
-    messages: int
-    bytes: int
-    most_messages: int
-    most_bytes: int
-    oldest: str | None
-    newest: str | None
 
 
 class Sum:
@@ -336,29 +302,38 @@ class Sum:
         self.newest = max(self.newest, newest)
 
 
-def uow_statistics(world: World, question: Question) -> Steps:
+class ServiceSum(NamedTuple):
+    """What a row of UOW-STATISTICS is read from."""
+
+    service: ServiceName
+    sum: Sum
+
+
+# The active units of work of a service, in either direction; sizes are bytes. (EntireX 10.3, CIS.)
+UOW_STATISTICS_COLUMNS: Columns[ServiceSum] = {
+    "server_class": lambda at: at.service[0],
+    "server_name": lambda at: at.service[1],
+    "service": lambda at: at.service[2],
+    "active": lambda at: at.sum.active,
+    "messages": lambda at: at.sum.messages,
+    "bytes": lambda at: at.sum.bytes,
+    "most_messages": lambda at: at.sum.most_messages,
+    "most_bytes": lambda at: at.sum.most_bytes,
+    "oldest": lambda at: time_of(at.sum.oldest),
+    "newest": lambda at: time_of(at.sum.newest),
+}
+
+
+def uow_statistics(world: World, question: Query) -> PageSteps:
     """Return the sums of every service that has an active unit of work."""
     is_wanted, sums = ServiceFilter(question), dict[ServiceName, Sum]()
     for _ in _counted(world, sums):
         yield
     keys = [name for name in sums if is_wanted(name)]
-    page = yield from page_of(question, keys, lambda name: _row(name, sums[name]), total=len(keys))
-    return page
-
-
-def _row(name: ServiceName, found: Sum) -> UowStatisticsRow:
-    return UowStatisticsRow(
-        server_class=name[0],
-        server_name=name[1],
-        service=name[2],
-        active=found.active,
-        messages=found.messages,
-        bytes=found.bytes,
-        most_messages=found.most_messages,
-        most_bytes=found.most_bytes,
-        oldest=time_of(found.oldest),
-        newest=time_of(found.newest),
+    page = yield from page_of(
+        question, keys, lambda name: row_of(UOW_STATISTICS_COLUMNS, ServiceSum(name, sums[name])), total=len(keys)
     )
+    return page
 
 
 def _counted(world: World, sums: dict[ServiceName, Sum]) -> Iterator[None]:
@@ -373,7 +348,7 @@ def _counted(world: World, sums: dict[ServiceName, Sum]) -> Iterator[None]:
         yield
     loose = world.units.loose()
     for start in range(0, len(loose), STEP_UNITS):
-        _count_records(map(opened, loose[start : start + STEP_UNITS]), sums)
+        _count_records(map(decode_loose, loose[start : start + STEP_UNITS]), sums)
         yield
     reached: int | None = 0
     while reached is not None:
@@ -389,10 +364,10 @@ def _of(sums: dict[ServiceName, Sum], name: ServiceName) -> Sum:
 def _count_records(records: Iterable[UowRecord], sums: dict[ServiceName, Sum]) -> None:
     for record in records:
         if record.status in WAITING:
-            _of(sums, service_name(record)).add(record.messages, record.size, record.created)
+            _of(sums, service_of_record(record)).add(record.messages, record.size, record.created)
 
 
-def _count_columns(world: World, columns: Columns, sums: dict[ServiceName, Sum]) -> None:
+def _count_columns(world: World, columns: NumberColumns, sums: dict[ServiceName, Sum]) -> None:
     is_waiting = np.isin(columns["status"], list(WAITING))
     if not is_waiting.any():
         return

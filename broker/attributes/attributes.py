@@ -16,12 +16,20 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from oms_journal.broker.attributes.keywords import DEFAULTS_OF_OMS, NAMES, NOT_CARRIED_OUT, OF_SECTION, WITHOUT_EFFECT
-from oms_journal.broker.attributes.scopes import Scope, Scopes, Setting, check_together, define_all, gather, overridden
+from oms_journal.broker.attributes.scopes import (
+    Scope,
+    Scopes,
+    Setting,
+    check_together,
+    define_all,
+    override,
+    sort_entries,
+)
 from oms_journal.broker.attributes.text import AttributesInvalid, Fault, read_entries
 from oms_journal.broker.block import UWSTATP_DEFAULT, UWSTATP_NO, Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.durations import duration
-from oms_journal.broker.patterns import fits
+from oms_journal.broker.durations import parse_duration
+from oms_journal.broker.patterns import matches
 
 BUILT_IN = "DEFAULTS=BROKER\n  DEFAULT-VALUES=OMS\n"
 FILE_BYTES_MAX = 4 << 20  # of an attribute file; what never ends is none
@@ -121,14 +129,14 @@ class ServiceAttributes:
 
     def lifetime(self, uwtime: str) -> int:
         """Return the lifetime of a unit of work whose call says this UWTIME."""
-        return duration(uwtime) if uwtime else self.uwtime
+        return parse_duration(uwtime) if uwtime else self.uwtime
 
     def status_terms(self, uwstatp: int, uwstat_lifetime: str) -> StatusTerms:
         """Return how long the status of a unit of work is kept whose call says this."""
         if uwstatp == UWSTATP_NO:
             return NO_STATUS
         multiple = self.uwstatp if uwstatp == UWSTATP_DEFAULT else uwstatp
-        return StatusTerms(multiple, duration(uwstat_lifetime) if uwstat_lifetime else self.uwstat_lifetime)
+        return StatusTerms(multiple, parse_duration(uwstat_lifetime) if uwstat_lifetime else self.uwstat_lifetime)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +216,7 @@ class Definitions(Generic[T]):
                 (
                     attributes
                     for patterns, attributes in zip(self._patterns, self._attributes, strict=True)
-                    if all(fits((pattern,), name) for pattern, name in zip(patterns, names, strict=True))
+                    if all(matches((pattern,), name) for pattern, name in zip(patterns, names, strict=True))
                 ),
                 None,
             )
@@ -245,7 +253,7 @@ class Shown(NamedTuple):
 
 
 class Attributes:
-    """All attributes of a broker, checked. Made by `read`, `parse` and `built_in`."""
+    """All attributes of a broker, checked. Made by `read_attributes`, `parse_attributes` and `built_in`."""
 
     def __init__(self, scopes: Scopes) -> None:
         self.file = scopes.file
@@ -333,7 +341,7 @@ class Attributes:
         lengths = [service.max_uow_message_length for service in self.services]
         return max([*lengths, *(topic.max_publication_message_length for topic in self.topics)])
 
-    def shown(self) -> Iterator[Shown]:
+    def effective_values(self) -> Iterator[Shown]:
         """Yield every effective value, section by section, as a file would say it."""
         for section, scope in self._scopes.sections.items():
             if section not in NAMES and (section not in WITHOUT_EFFECT or scope.settings):
@@ -347,9 +355,9 @@ class Attributes:
             yield Shown(scope.section, definition, name, setting.text, setting.line)
 
 
-def read(path: Path, **given: str) -> Attributes:
+def read_attributes(path: Path, **given: str) -> Attributes:
     """Return the attributes of a file; `given` are values in the place of its own. AttributesInvalid."""
-    return parse(_text_of(path), str(path), **given)
+    return parse_attributes(_text_of(path), str(path), **given)
 
 
 def _text_of(path: Path) -> str:
@@ -373,10 +381,10 @@ def _text_of(path: Path) -> str:
 
 def built_in(**given: str) -> Attributes:
     """Return the attributes of a broker without a file: `built_in(broker_id="ME", spool_directory="spool")`."""
-    return parse(BUILT_IN, "built-in defaults", **given)
+    return parse_attributes(BUILT_IN, "built-in defaults", **given)
 
 
-def parse(text: str, file: str = "attributes", **given: str) -> Attributes:
+def parse_attributes(text: str, file: str = "attributes", **given: str) -> Attributes:
     """Return the attributes of a text; `given` are values in the place of its own. AttributesInvalid."""
     faults: list[Fault] = []
     scopes = Scopes(file, faults)
@@ -384,8 +392,8 @@ def parse(text: str, file: str = "attributes", **given: str) -> Attributes:
     if len(entries) + len(faults) > 1 and not any(entry.keyword == "DEFAULTS" for entry in entries):
         reason = "this is no attribute file: it has no line like DEFAULTS=BROKER, which begins a section"
         raise AttributesInvalid([Fault(file, 0, "", reason, Code.VALUE_INVALID)])
-    gather(entries, scopes)
-    overridden(given, scopes)
+    sort_entries(entries, scopes)
+    override(given, scopes)
     define_all(scopes)
     if not faults:
         check_together(scopes)

@@ -13,7 +13,7 @@ def example_of(attributes: Attributes) -> str:
     """Return the text of a file with these attributes; those without a value, or an effect, are comments."""
     lines = [_HEAD]
     section = ""
-    for shown in attributes.shown():
+    for shown in attributes.effective_values():
         if shown.section != section:
             section = shown.section
             lines.append(f"DEFAULTS={section}")

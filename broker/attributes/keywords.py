@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from oms_journal.broker.attributes.text import quoted
 from oms_journal.broker.block import UWSTATP_MAX, Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.durations import NEVER, duration
+from oms_journal.broker.durations import NEVER, parse_duration
 from oms_journal.broker.reachability import PORT_MAX
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -69,7 +69,7 @@ def one_of(*words: str, **meanings: Any) -> Read:
     return read
 
 
-def count(low: int, high: int = COUNT_MAX, *, unlimited: bool = False) -> Read:
+def read_count(low: int, high: int = COUNT_MAX, *, unlimited: bool = False) -> Read:
     """Return a reader of whole numbers; None is unlimited."""
     or_else = _or_else(unlimited=unlimited)
 
@@ -83,7 +83,7 @@ def count(low: int, high: int = COUNT_MAX, *, unlimited: bool = False) -> Read:
     return read
 
 
-def size(low: int, high: int) -> Read:
+def read_size(low: int, high: int) -> Read:
     """Return a reader of sizes in bytes: a number and B, K, M or G."""
 
     def read(text: str) -> int:
@@ -105,7 +105,7 @@ def _within(value: int, low: int, high: int, text: str, or_else: str = "") -> in
     return value
 
 
-def time(*, unlimited: bool = False, zero: bool = False, unit: str = "") -> Read:
+def read_time(*, unlimited: bool = False, zero: bool = False, unit: str = "") -> Read:
     """Return a reader of durations in microseconds; NEVER is unlimited, `unit` what a bare number has."""
     or_else = _or_else(unlimited=unlimited)
 
@@ -113,7 +113,7 @@ def time(*, unlimited: bool = False, zero: bool = False, unit: str = "") -> Read
         if unlimited and text.upper() == UNLIMITED:
             return NEVER
         try:
-            found = duration(text + unit if text.isdecimal() else text)
+            found = parse_duration(text + unit if text.isdecimal() else text)
         except ValueError as failure:
             raise BadValue(f"{failure}{or_else}") from None
         if not found and not zero:
@@ -136,7 +136,7 @@ def text_of(width: int) -> Read:
     return read
 
 
-def address(text: str) -> str:
+def read_address(text: str) -> str:
     """Return a transport address, host:port:TCP."""
     match = re.fullmatch(r"[^\s:]+:([0-9]{1,5}):TCP", text, re.IGNORECASE)
     if match is None or not 1 <= int(match[1]) <= PORT_MAX or len(text) > 32:
@@ -188,61 +188,61 @@ KEYWORDS = (
     Keyword("PSTORE-TYPE", _BROKER, _driver, "JOURNAL"),
     Keyword("FORCE-COLD", _BROKER | _STORES, yes_or_no, "NO"),
     Keyword("PSTORE-REPORT", _BROKER, yes_or_no, "NO"),
-    Keyword("PSTORE-VERSION", _BROKER, count(3, 5), "3"),
+    Keyword("PSTORE-VERSION", _BROKER, read_count(3, 5), "3"),
     Keyword("STORE", _BOTH | _TOPIC, STORE, "OFF"),
-    Keyword("MAX-UOWS", _BOTH, count(0, unlimited=True), "0", ("MUOW",)),
-    Keyword("MAX-MESSAGES-IN-UOW", _BOTH, count(1, 1_000_000), "16", ("UMSG",)),
-    Keyword("MAX-UOW-MESSAGE-LENGTH", _BOTH, size(1, GIB), "31647"),
-    Keyword("UWSTATP", _BOTH, count(0, UWSTATP_MAX), "0"),
-    Keyword("UWTIME", _BOTH, time(unlimited=True), "1D", ("UOW-DATA-LIFETIME",)),
-    Keyword("UWSTAT-LIFETIME", _BOTH, time(zero=True), "0S", ("UOW-STATUS-LIFETIME",)),
+    Keyword("MAX-UOWS", _BOTH, read_count(0, unlimited=True), "0", ("MUOW",)),
+    Keyword("MAX-MESSAGES-IN-UOW", _BOTH, read_count(1, 1_000_000), "16", ("UMSG",)),
+    Keyword("MAX-UOW-MESSAGE-LENGTH", _BOTH, read_size(1, GIB), "31647"),
+    Keyword("UWSTATP", _BOTH, read_count(0, UWSTATP_MAX), "0"),
+    Keyword("UWTIME", _BOTH, read_time(unlimited=True), "1D", ("UOW-DATA-LIFETIME",)),
+    Keyword("UWSTAT-LIFETIME", _BOTH, read_time(zero=True), "0S", ("UOW-STATUS-LIFETIME",)),
     Keyword("DEFERRED", _BOTH, yes_or_no, "NO"),
-    Keyword("MAX-DELIVERY-COUNT", _BOTH, count(0, unlimited=True), "10"),
-    Keyword("POSTPONE-ATTEMPTS", _BOTH, count(0), "0"),
-    Keyword("POSTPONE-DELAY", _BOTH, time(), "5M"),
-    Keyword("CLIENT-NONACT", _BROKER, time(unlimited=True), "15M"),
-    Keyword("SERVER-NONACT", _BOTH, time(unlimited=True), "5M"),
-    Keyword("CONV-NONACT", _BOTH, time(unlimited=True), "5M"),
-    Keyword("CONV-LIMIT", _SERVICE, count(1, unlimited=True), UNLIMITED),
-    Keyword("NUM-CONVERSATION", _BROKER, count(1, unlimited=True), UNLIMITED, ("NUM-CONV",)),
+    Keyword("MAX-DELIVERY-COUNT", _BOTH, read_count(0, unlimited=True), "10"),
+    Keyword("POSTPONE-ATTEMPTS", _BOTH, read_count(0), "0"),
+    Keyword("POSTPONE-DELAY", _BOTH, read_time(), "5M"),
+    Keyword("CLIENT-NONACT", _BROKER, read_time(unlimited=True), "15M"),
+    Keyword("SERVER-NONACT", _BOTH, read_time(unlimited=True), "5M"),
+    Keyword("CONV-NONACT", _BOTH, read_time(unlimited=True), "5M"),
+    Keyword("CONV-LIMIT", _SERVICE, read_count(1, unlimited=True), UNLIMITED),
+    Keyword("NUM-CONVERSATION", _BROKER, read_count(1, unlimited=True), UNLIMITED, ("NUM-CONV",)),
     Keyword("NEW-UOW-MESSAGES", _BROKER, yes_or_no, "YES"),
     Keyword("PUBLISH-AND-SUBSCRIBE", _BROKER, yes_or_no, ""),  # where nothing is said: if there is a topic
     Keyword("SUBSCRIBER-STORE", _BROKER, one_of("NO", "PSTORE", OFF="NO"), "NO"),
-    Keyword("SUBSCRIPTION-EXPIRATION", _TOPICS, time(unlimited=True), ""),
-    Keyword("PUBLICATION-LIFETIME", _TOPICS, time(unlimited=True), "1D"),
-    Keyword("MAX-MESSAGES-IN-PUBLICATION", _TOPICS, count(1, 1_000_000), "16"),
-    Keyword("MAX-PUBLICATION-MESSAGE-LENGTH", _TOPICS, size(1, GIB), "31647"),
-    Keyword("PUBLISHER-NONACT", _TOPICS, time(unlimited=True), "15M"),
-    Keyword("SUBSCRIBER-NONACT", _TOPICS, time(unlimited=True), "15M"),
+    Keyword("SUBSCRIPTION-EXPIRATION", _TOPICS, read_time(unlimited=True), ""),
+    Keyword("PUBLICATION-LIFETIME", _TOPICS, read_time(unlimited=True), "1D"),
+    Keyword("MAX-MESSAGES-IN-PUBLICATION", _TOPICS, read_count(1, 1_000_000), "16"),
+    Keyword("MAX-PUBLICATION-MESSAGE-LENGTH", _TOPICS, read_size(1, GIB), "31647"),
+    Keyword("PUBLISHER-NONACT", _TOPICS, read_time(unlimited=True), "15M"),
+    Keyword("SUBSCRIBER-NONACT", _TOPICS, read_time(unlimited=True), "15M"),
     Keyword("ALLOW-DURABLE", _TOPIC, yes_or_no, "NO"),
     Keyword("ALLOW-USER-SUBSCRIBE", _TOPIC, yes_or_no, "YES"),
     Keyword("AUTO-COMMIT-FOR-SUBSCRIBER", _TOPIC, yes_or_no, "NO"),
     Keyword("RUN-MODE", _BROKER, one_of("STANDARD", "STANDBY", "PSTORE-LOAD", "PSTORE-UNLOAD"), "STANDARD"),
-    Keyword("PARTNER-CLUSTER-ADDRESS", _BROKER, address, ""),
+    Keyword("PARTNER-CLUSTER-ADDRESS", _BROKER, read_address, ""),
     Keyword("HANDSHAKE", _BROKER, yes_or_no, "YES"),
-    Keyword("CONTROL-INTERVAL", _BROKER, time(), "60S"),
-    Keyword("MAX-TAKEOVER-ATTEMPTS", _BROKER, count(1, unlimited=True), UNLIMITED),
+    Keyword("CONTROL-INTERVAL", _BROKER, read_time(), "60S"),
+    Keyword("MAX-TAKEOVER-ATTEMPTS", _BROKER, read_count(1, unlimited=True), UNLIMITED),
     Keyword("HOST", _BROKER, text_of(255), "127.0.0.1"),  # where a server listens
-    Keyword("STOMP-PORT", _BROKER, count(0, PORT_MAX), "61613"),  # 0: any that is free
-    Keyword("HTTP-PORT", _BROKER, count(0, PORT_MAX), "1971"),
-    Keyword("STOMP-TLS-PORT", _BROKER, count(0, PORT_MAX), "61612"),  # where there is a certificate
+    Keyword("STOMP-PORT", _BROKER, read_count(0, PORT_MAX), "61613"),  # 0: any that is free
+    Keyword("HTTP-PORT", _BROKER, read_count(0, PORT_MAX), "1971"),
+    Keyword("STOMP-TLS-PORT", _BROKER, read_count(0, PORT_MAX), "61612"),  # where there is a certificate
     Keyword("USERS-FILE", _BROKER, PATH, ""),  # who may log on; without one everybody
     Keyword("TLS-CERTIFICATE", _BROKER, PATH, ""),  # the chain, in PEM
     Keyword("TLS-KEY", _BROKER, PATH, ""),  # where it is not in the same file
     Keyword("TLS-CA", _BROKER, PATH, ""),  # whom the partner's certificate is trusted by; without one the system's
     Keyword("INSECURE-NETWORK", _BROKER, yes_or_no, "NO"),  # listens beyond loopback without users and TLS
     Keyword("HTTP-NAMES", _BROKER, text_of(1024), ""),  # host names that requests may say, beside this machine's
-    Keyword("MAX-CONNECTIONS", _BROKER, count(1, 1_000_000), "5000"),
-    Keyword("TRACE-LEVEL", _BROKER | _STORES, count(0, 8), "0"),
+    Keyword("MAX-CONNECTIONS", _BROKER, read_count(1, 1_000_000), "5000"),
+    Keyword("TRACE-LEVEL", _BROKER | _STORES, read_count(0, 8), "0"),
     Keyword("SPOOL-DIRECTORY", _JOURNAL, PATH, ""),
-    Keyword("MAX-DATA-FILE-SIZE", _JOURNAL, size(4 * KIB, 16 * GIB), "25M"),
-    Keyword("MAX-MESSAGE-SIZE", _JOURNAL, size(1, GIB), ""),
-    Keyword("MSG-CLEANUP-INTERVAL", _JOURNAL, time(zero=True, unit="M"), "30M"),
+    Keyword("MAX-DATA-FILE-SIZE", _JOURNAL, read_size(4 * KIB, 16 * GIB), "25M"),
+    Keyword("MAX-MESSAGE-SIZE", _JOURNAL, read_size(1, GIB), ""),
+    Keyword("MSG-CLEANUP-INTERVAL", _JOURNAL, read_time(zero=True, unit="M"), "30M"),
     Keyword("RETENTION-DIRECTORY", _JOURNAL, PATH, ""),
-    Keyword("RETENTION-AGE", _JOURNAL, time(zero=True), ""),
-    Keyword("RETENTION-BYTES", _JOURNAL, size(0, 1 << 50), ""),
+    Keyword("RETENTION-AGE", _JOURNAL, read_time(zero=True), ""),
+    Keyword("RETENTION-BYTES", _JOURNAL, read_size(0, 1 << 50), ""),
     Keyword("DATABASE-FILE", frozenset({"SQLITE"}), PATH, ""),
-    Keyword("MIN-FREE-SPACE", _STORES, size(0, 1 << 50), "0"),
+    Keyword("MIN-FREE-SPACE", _STORES, read_size(0, 1 << 50), "0"),
     # Of drivers that are not here: known, and without effect.
     Keyword("DBID", frozenset({"ADABAS"}), text_of(32), ""),
     Keyword("FNR", frozenset({"ADABAS"}), text_of(32), ""),

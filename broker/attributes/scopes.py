@@ -107,7 +107,7 @@ class Scopes:
         return DEFAULTS_OF_OMS[keyword.name]
 
 
-def gather(entries: Sequence[Entry], scopes: Scopes) -> None:
+def sort_entries(entries: Sequence[Entry], scopes: Scopes) -> None:
     """Put every entry where it belongs, and what cannot be put to the faults."""
     section, scope = "", None
     for entry in entries:
@@ -123,7 +123,7 @@ def gather(entries: Sequence[Entry], scopes: Scopes) -> None:
         elif entry.keyword in NAMES.get(section, ()):
             scope = _name(entry, section, scope, scopes)
         else:
-            put(entry, scope, scopes)
+            note_entry(entry, scope, scopes)
     for scope in (scope for defined in scopes.definitions.values() for scope in defined):
         _check_names(scope, scopes)
 
@@ -156,7 +156,7 @@ def _name(entry: Entry, section: str, scope: Scope, scopes: Scopes) -> Scope:
     return scope
 
 
-def put(entry: Entry, scope: Scope, scopes: Scopes) -> None:
+def note_entry(entry: Entry, scope: Scope, scopes: Scopes) -> None:
     """Note what the entry says in its scope."""
     known = OF_SECTION[scope.section]
     keyword = known.get(CANONICAL.get(entry.keyword, ""))
@@ -209,7 +209,7 @@ def _check_names(scope: Scope, scopes: Scopes) -> None:
         )
 
 
-def overridden(given: Mapping[str, str], scopes: Scopes) -> None:
+def override(given: Mapping[str, str], scopes: Scopes) -> None:
     """Put values that are given beside the file in the place of its own."""
     for name, value in given.items():
         canonical = CANONICAL.get(name.upper().replace("_", "-"), "")
@@ -218,7 +218,7 @@ def overridden(given: Mapping[str, str], scopes: Scopes) -> None:
             scopes.fault(0, name, _unknown(name.upper().replace("_", "-"), "BROKER"), Code.UNKNOWN_KEYWORD)
         for section in sections[:1] if sections[:1] == ["BROKER"] else sections:  # of the drivers each may be used
             scopes.sections[section].settings.pop(canonical, None)
-            put(Entry(0, canonical, value), scopes.sections[section], scopes)
+            note_entry(Entry(0, canonical, value), scopes.sections[section], scopes)
 
 
 def check_together(scopes: Scopes) -> None:

@@ -23,22 +23,22 @@ from oms_journal.journal.extras import brought_by
 with brought_by("server"):
     import httpx
 
-from oms_journal.broker.answers import CLOSED, Answered, Physical, refusal, spelled
+from oms_journal.broker.answers import CLOSED, Answered, Physical, not_active, with_enums
 from oms_journal.broker.block import Request
 from oms_journal.broker.client.calls import (
     CALL,
     PATH,
     SESSION,
     Ask,
+    AskOutcome,
+    CallSteps,
+    Connection,
     Heard,
-    Line,
     Lost,
-    Outcome,
     RemoteOptions,
-    Steps,
     Unreached,
 )
-from oms_journal.broker.embedded.interrupts import apart, whole
+from oms_journal.broker.embedded.interrupts import apart, uninterrupted
 from oms_journal.broker.reachability import reason_of, trusting
 from oms_journal.broker.sessions.async_sessions import AsyncSession
 from oms_journal.broker.sessions.sessions import Session
@@ -49,7 +49,7 @@ _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=100, keep
 _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
-def _settings(line: Line, options: RemoteOptions) -> dict[str, Any]:
+def _settings(line: Connection, options: RemoteOptions) -> dict[str, Any]:
     verify: ssl.SSLContext | bool = False  # to read all certificates of the system takes a while
     if line.url.startswith("https:"):
         try:
@@ -71,7 +71,7 @@ def _heard(response: httpx.Response) -> Heard:
     return Heard(response.status_code, headers.get(SESSION, ""), response.content, headers.get(CALL, ""))
 
 
-def _failed(ask: Ask, failure: httpx.TransportError) -> Outcome:
+def _failed(ask: Ask, failure: httpx.TransportError) -> AskOutcome:
     text = f"{ask.url.removesuffix(PATH)}: {reason_of(failure)}"
     return Unreached(text) if isinstance(failure, _UNREACHED) else Lost(text)
 
@@ -81,7 +81,7 @@ class RemoteBroker:
 
     def __init__(self, url: str, options: RemoteOptions | None = None) -> None:
         self.options = options or RemoteOptions()
-        self._line = Line(url, self.options)
+        self._line = Connection(url, self.options)
         self._client = httpx.Client(**_settings(self._line, self.options))
         self._callers = count(1)
 
@@ -100,11 +100,11 @@ class RemoteBroker:
 
     def call(self, request: Request, *, caller: Physical) -> Answered:
         """Carry out one call, as Broker.call. A broker that is not there is an answer too: 02150148, 02150373."""
-        return refusal(CLOSED) if self._client.is_closed else self._called(spelled(request), caller)
+        return not_active(CLOSED) if self._client.is_closed else self._called(with_enums(request), caller)
 
     def post(self, request: Request, *, caller: Physical) -> None:
         """Take back at once what the caller was answered last, which this request is for."""
-        self._line.post(spelled(request), caller)
+        self._line.post(with_enums(request), caller)
         self._take_back(caller)
 
     def new_caller(self) -> Physical:
@@ -122,7 +122,7 @@ class RemoteBroker:
 
     def close(self) -> None:
         """Let go of all connections; sessions that were not logged off end by time. Idempotent."""
-        with whole():
+        with uninterrupted():
             self._client.close()
 
     def _called(self, request: Request, caller: Physical) -> Answered:
@@ -138,8 +138,8 @@ class RemoteBroker:
         if not self._client.is_closed:
             self._driven(self._line.taking_back(caller))
 
-    def _driven(self, steps: Steps) -> Answered:
-        outcome: Outcome = None
+    def _driven(self, steps: CallSteps) -> Answered:
+        outcome: AskOutcome = None
         while True:
             try:
                 step = steps.send(outcome)
@@ -152,7 +152,7 @@ class RemoteBroker:
                 time.sleep(step.seconds)
                 outcome = None
 
-    def _outcome(self, ask: Ask) -> Outcome:
+    def _outcome(self, ask: Ask) -> AskOutcome:
         try:
             return _heard(self._client.request(ask.method, ask.url, **_asked(ask)))
         except httpx.TransportError as failure:
@@ -164,7 +164,7 @@ class AsyncRemoteBroker:
 
     def __init__(self, url: str, options: RemoteOptions | None = None) -> None:
         self.options = options or RemoteOptions()
-        self._line = Line(url, self.options)
+        self._line = Connection(url, self.options)
         self._client = httpx.AsyncClient(**_settings(self._line, self.options))
         self._callers = count(1)
         self._unsaid: list[Physical] = []  # who will not come back
@@ -186,14 +186,14 @@ class AsyncRemoteBroker:
     async def call(self, request: Request, *, caller: Physical) -> Answered:
         """Carry out one call, as AsyncBroker.call."""
         if self._client.is_closed:
-            return refusal(CLOSED)
+            return not_active(CLOSED)
         if self._unsaid:
             await self._driven(self._line.leaving_all(self._unsaid))  # who comes again comes after that
-        return await self._called(spelled(request), caller)
+        return await self._called(with_enums(request), caller)
 
     def post(self, request: Request, *, caller: Physical) -> None:
         """Take back at once what the caller was answered last, which this request is for. Not awaited."""
-        self._line.post(spelled(request), caller)
+        self._line.post(with_enums(request), caller)
         self._take_back(caller)
 
     def new_caller(self) -> Physical:
@@ -231,8 +231,8 @@ class AsyncRemoteBroker:
             self._taking_back.add(task)
             task.add_done_callback(self._taking_back.discard)
 
-    async def _driven(self, steps: Steps) -> Answered:
-        outcome: Outcome = None
+    async def _driven(self, steps: CallSteps) -> Answered:
+        outcome: AskOutcome = None
         while True:
             try:
                 step = steps.send(outcome)

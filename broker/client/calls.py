@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 from oms_journal.broker.answers import Answered, Physical, seconds_to_wait
 from oms_journal.broker.block import NEW, Function, Option, Reply, Request, Store
-from oms_journal.broker.block_json import BadBlock, answered_of, block_of, parsed
+from oms_journal.broker.block_json import BadBlock, decode_answer, encode_request, parse_json
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.reachability import checked_url
 from oms_journal.broker.sessions.requests import number_of_seconds
@@ -95,8 +95,8 @@ class Lost(NamedTuple):
     text: str
 
 
-Outcome = Heard | Unreached | Lost | None
-Steps = Generator[Ask | Pause, Outcome, Answered]
+AskOutcome = Heard | Unreached | Lost | None
+CallSteps = Generator[Ask | Pause, AskOutcome, Answered]
 
 
 PATIENCE_SECONDS = 90.0
@@ -130,7 +130,7 @@ class RemoteOptions:
 
 
 @dataclass(slots=True)
-class Standing:
+class CallerState:
     """What is known of a caller: its session, and what it takes to begin another."""
 
     session: str = ""
@@ -142,7 +142,7 @@ class Standing:
     )  # to be said before the next call: what takes back those that were cut
 
 
-class Line:
+class Connection:
     """The way to one broker and its partner, and the callers that use it."""
 
     def __init__(self, url: str, options: RemoteOptions, now: Callable[[], float] = time.monotonic) -> None:
@@ -152,7 +152,7 @@ class Line:
         self._at = 0  # of the targets: who answered last
         self._has_heard = False
         self._keeping: set[str] = set()  # URLs of servers that keep answers
-        self._callers: dict[Physical, Standing] = {}
+        self._callers: dict[Physical, CallerState] = {}
 
     @property
     def url(self) -> str:
@@ -165,12 +165,12 @@ class Line:
         if standing is not None:
             standing.under_way = ""
 
-    def calling(self, request: Request, caller: Physical) -> Steps:
+    def calling(self, request: Request, caller: Physical) -> CallSteps:
         """Carry out a call; the generator returns its answer."""
         refusal = _unspeakable(request)
         if refusal is not None:
             return refusal
-        standing = self._callers.setdefault(caller, Standing())
+        standing = self._callers.setdefault(caller, CallerState())
         is_leaving = request.function is Function.LOGOFF  # what it had is taken back anyhow
         yield from self._said(standing, self._now() + (0.0 if is_leaving else self._patience))
         seconds = _waiting_seconds(request)
@@ -196,14 +196,16 @@ class Line:
             standing.session = ""
         standing.under_way = ""
 
-    def taking_back(self, caller: Physical) -> Steps:
+    def taking_back(self, caller: Physical) -> CallSteps:
         """Take back what was left in its middle, if that can be said at once; else it is said before the next call."""
         standing = self._callers.get(caller)
         if standing is not None:
             yield from self._said(standing, self._now(), gives_up=False)
         return Answered(Reply())
 
-    def _said(self, standing: Standing, ends: float, *, gives_up: bool = True) -> Generator[Ask | Pause, Outcome, None]:
+    def _said(
+        self, standing: CallerState, ends: float, *, gives_up: bool = True
+    ) -> Generator[Ask | Pause, AskOutcome, None]:
         """Say what is left to be said. Where that cannot be done in time, the session begins anew."""
         pause = _PAUSE_SECONDS
         while standing.left:
@@ -240,11 +242,11 @@ class Line:
             standing.left.append(self._ask(known, standing, _new_identifier()))
         standing.under_way = ""
 
-    def leaving(self, caller: Physical) -> Steps:
+    def leaving(self, caller: Physical) -> CallSteps:
         """Say that a caller will not come back, if it can be said at once."""
         return (yield from self.leaving_all([caller]))
 
-    def leaving_all(self, callers: list[Physical]) -> Steps:
+    def leaving_all(self, callers: list[Physical]) -> CallSteps:
         """Say of each in the list that it will not come back, and take it out.
 
         A server that does not answer is not told of all of them: it finds out by time.
@@ -262,7 +264,7 @@ class Line:
                 callers.clear()
         return Answered(Reply())
 
-    def _end_session(self, caller: Physical) -> Generator[Ask | Pause, Outcome, bool]:
+    def _end_session(self, caller: Physical) -> Generator[Ask | Pause, AskOutcome, bool]:
         """Say that the caller's session ends; False when nobody has heard it."""
         standing = self._callers.get(caller)
         if standing is None or not standing.session:
@@ -273,7 +275,7 @@ class Line:
                 return isinstance(outcome, Heard)
         return False
 
-    def _leave(self, standing: Standing) -> Generator[Ask | Pause, Outcome, None]:
+    def _leave(self, standing: CallerState) -> Generator[Ask | Pause, AskOutcome, None]:
         session, standing.session = standing.session, ""
         if session:
             yield self._parting(standing.logon, session)
@@ -283,7 +285,7 @@ class Line:
         said = self._options.patience_seconds
         return PATIENCE_SECONDS if said is None else said
 
-    def _reached(self, request: Request, standing: Standing) -> Steps:
+    def _reached(self, request: Request, standing: CallerState) -> CallSteps:
         """Ask until there is an answer, or patience ends."""
         ends, pause, has_logged_on, lost = self._now() + self._patience, _PAUSE_SECONDS, False, ""
         name = _new_identifier()
@@ -318,16 +320,16 @@ class Line:
             yield Pause(pause)
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 
-    def _ask(self, request: Request, standing: Standing, name: str) -> Ask:
+    def _ask(self, request: Request, standing: CallerState, name: str) -> Ask:
         session, standing.under_way = standing.session or NEW_SESSION, name
         if not standing.session and standing.logon is not None and request.function is not Function.LOGON:
             session = "over"  # it has to log on again, and is told so
         headers = {"Content-Type": "application/json", SESSION: session, CALL: name}
-        content = json.dumps(block_of(replace(request, password=""))).encode()
+        content = json.dumps(encode_request(replace(request, password=""))).encode()
         seconds = _seconds(request) + self._options.call_seconds
         return Ask("POST", f"{self.url}{PATH}", headers, _auth(request), content, seconds + _SPARE_SECONDS)
 
-    def _made_of(self, outcome: Outcome, request: Request, standing: Standing) -> Answered | str:
+    def _made_of(self, outcome: AskOutcome, request: Request, standing: CallerState) -> Answered | str:
         """Return the answer; or why it is to be asked again, of the partner if need be."""
         if isinstance(outcome, Lost):
             is_exact = self.url in self._keeping and request.function is not Function.LOGOFF
@@ -353,7 +355,7 @@ class Line:
         _note(standing, request, code)
         return answered
 
-    def _begin_anew(self, standing: Standing) -> Generator[Ask | Pause, Outcome, str]:
+    def _begin_anew(self, standing: CallerState) -> Generator[Ask | Pause, AskOutcome, str]:
         """Log on again, with all that belongs to it; return why that is to be tried again, "" once it is done."""
         assert standing.logon is not None, "who has logged on is asked to"
         standing.session, is_done = "", False
@@ -445,9 +447,9 @@ def _auth(request: Request) -> tuple[str, str] | None:
 def _answer_of(heard: Heard) -> Answered | str:
     """Return what the server says in the words of the broker; why it is to be asked again, where it has none."""
     try:
-        said: Any = parsed(heard.content)
+        said: Any = parse_json(heard.content)
         if heard.status == 200:
-            return answered_of(said)
+            return decode_answer(said)
         text = str(said["error"])
     except (BadBlock, KeyError, TypeError):
         return f"what answers there is no broker (HTTP status {heard.status}); give the address of `oms serve`"
@@ -458,7 +460,7 @@ def _answer_of(heard: Heard) -> Answered | str:
     return Answered(Reply(code=code, text=text.removeprefix(code.value).strip() if is_said else detailed(code, text)))
 
 
-def _note(standing: Standing, request: Request, code: Code) -> None:
+def _note(standing: CallerState, request: Request, code: Code) -> None:
     """Remember what it would take to begin another session."""
     if code is not Code.OK:
         return

@@ -17,8 +17,8 @@ from heapq import merge
 from operator import attrgetter
 from pathlib import Path
 
-from oms_journal.broker.codes import Code
-from oms_journal.broker.drivers.journal_contents import has_data, holds_back, identifiers_of, records_of, stored
+from oms_journal.broker.drivers.driver import StoreDriver, no_store, not_empty, not_opened, not_opened_again
+from oms_journal.broker.drivers.journal_contents import has_data, holds_back, identifiers_of, read_records, stored
 from oms_journal.broker.store.changes import Changes, Put
 from oms_journal.broker.store.master import Opened
 from oms_journal.broker.store.start import (
@@ -27,18 +27,17 @@ from oms_journal.broker.store.start import (
     CommitRefused,
     MessageUnreadable,
     ProducerReused,
-    StartRefused,
     StoreError,
     StoreFull,
     StoreUnavailable,
     Values,
     is_brokers,
-    mark,
+    read_mark,
 )
 from oms_journal.broker.store.stored import (
+    FileRow,
     LastNumber,
     Loaded,
-    StoredFile,
     StoredIdentifier,
     StoredMessage,
     StoredRecord,
@@ -129,7 +128,7 @@ LOADED_AT_ONCE = 1000  # messages and records
 LOADED_BYTES = 8 << 20
 
 
-class JournalStore:
+class JournalStore(StoreDriver):
     """A broker's store in the directory of a message database. Made by `open`."""
 
     def __init__(self, database: MessageDatabase) -> None:
@@ -137,7 +136,6 @@ class JournalStore:
         self.place = str(database.directory)
         self._database = database
         self._connecting = threading.Lock()  # one goes on at a time
-        self._away = ""  # why nothing can be done
         self._reopening: Reopening | None = None  # once the database was closed to be opened again
         self._is_lost = False  # a commit has failed
         self._reclaiming = threading.Lock()
@@ -155,12 +153,11 @@ class JournalStore:
         """Open the directory, and finish an erasure that was begun; made where `creates` says so. StartRefused."""
         path, disk = Path(directory).absolute(), disk or RealDisk()
         if not creates and not has_data(disk, path):
-            why = f"{path} holds no persistent store; PSTORE=WARM begins one where there is none, PSTORE=COLD always"
-            raise StartRefused(Code.RESTART_FAILED, why)
+            raise no_store(path)
         try:
             store = cls(MessageDatabase.open(path, options=options or Options(), disk=disk))
         except JournalError as failure:
-            raise StartRefused(Code.RESTART_FAILED, f"the persistent store cannot be opened: {failure}") from failure
+            raise not_opened(failure) from failure
         for loss in store._database.recovery.lost:
             _log.error("LOST of the persistent store: %s from byte %d: %s", loss.name, loss.start, loss.reason)
         if (value := store.record(ERASING_KEY)) is not None:
@@ -172,16 +169,12 @@ class JournalStore:
         """Let the broker hold what the engine holds back: it would not hold units of work, but messages. StoreError."""
         if not holds_back(self._database.state()) or not is_brokers(self):
             return
-        if mark(self.record, RESTORED_KEY) is None:
+        if read_mark(self.record, RESTORED_KEY) is None:
             self.commit(Changes(puts=[Put(RESTORED_KEY, NOTHING_SAID)]))
         try:
             self._database.unhold()
         except JournalError as failure:
             raise self._meaning(failure, self._database) from failure
-
-    @property
-    def is_connected(self) -> bool:
-        return not self._away
 
     @property
     def opened(self) -> Opened:
@@ -201,12 +194,6 @@ class JournalStore:
         return isinstance(self._database.group.failure, TakenOver)
 
     # Writing.
-
-    def commit(self, changes: Changes) -> int:
-        (answer,) = self.commit_many((changes,))
-        if isinstance(answer, StoreError):
-            raise answer
-        return answer
 
     def commit_many(self, batch: Sequence[Changes]) -> list[int | StoreError]:
         if self._away:
@@ -293,8 +280,7 @@ class JournalStore:
     # Reading.
 
     def _readable(self) -> MessageDatabase:
-        if self._away:
-            raise StoreUnavailable(self._away)
+        self.check_connected()
         return self._database
 
     def read(self, number: int) -> StoredMessage:
@@ -315,7 +301,7 @@ class JournalStore:
 
     def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         try:
-            yield from records_of(self._readable().state(), prefix)
+            yield from read_records(self._readable().state(), prefix)
         except (DiskError, DatabaseClosed) as failure:
             raise StoreUnavailable(str(failure)) from failure
 
@@ -376,7 +362,7 @@ class JournalStore:
         except JournalError as failure:
             raise StoreUnavailable(str(failure)) from failure
 
-    def files(self) -> Sequence[StoredFile]:
+    def files(self) -> Sequence[FileRow]:
         try:
             return of_journal(self._readable().state())
         except (DiskError, DatabaseClosed) as failure:
@@ -387,7 +373,7 @@ class JournalStore:
     def load(self, record: Loaded) -> None:
         database = self._readable()
         if not self._is_loading and database.undelivered_count():
-            raise CommitRefused(f"{self.directory} holds messages already: only an empty store is loaded")
+            raise not_empty(self.directory)
         self._is_loading = True
         match record:
             case StoredMessage():
@@ -457,9 +443,6 @@ class JournalStore:
 
     # The store's life.
 
-    def disconnect(self) -> None:
-        self._away = self._away or "the persistent store is disconnected"
-
     def connect(self) -> None:
         with self._connecting:
             if self._is_lost:
@@ -476,7 +459,7 @@ class JournalStore:
             self._away = str(failure)
             raise StoreUnavailable(self._away) from failure
         except JournalError as failure:
-            raise StoreUnavailable(f"the persistent store cannot be opened again: {failure}") from failure
+            raise not_opened_again(failure) from failure
         for loss in database.recovery.lost:
             _log.error("LOST of the persistent store: %s from byte %d: %s", loss.name, loss.start, loss.reason)
         return database

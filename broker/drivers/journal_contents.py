@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from oms_journal.broker.codes import Code
+from oms_journal.broker.drivers.driver import nothing_to_unload
 from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, StartRefused, StoreUnavailable
 from oms_journal.broker.store.stored import StoredIdentifier, StoredMessage
 from oms_journal.database import queries
@@ -40,7 +41,7 @@ def stored(message: Message) -> StoredMessage:
     )
 
 
-def records_of(state: DatabaseState, prefix: str) -> Iterator[tuple[str, bytes]]:
+def read_records(state: DatabaseState, prefix: str) -> Iterator[tuple[str, bytes]]:
     """Yield the keys with the prefix and their values, in order; MessageUnreadable."""
     for key, value in values.in_order(state, prefix):
         if value is None:
@@ -76,7 +77,7 @@ class JournalSource:
         """Open the directory and change nothing in it but who has its lock. StartRefused."""
         path, disk = Path(directory).absolute(), disk or RealDisk()
         if not has_data(disk, path):
-            raise StartRefused(Code.RESTART_FAILED, f"{path} holds no persistent store, so there is nothing to unload")
+            raise nothing_to_unload(path)
         try:
             return cls(LockedView.open(path, disk=disk))
         except JournalError as failure:
@@ -89,7 +90,7 @@ class JournalSource:
 
     def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         try:
-            yield from records_of(self._state, prefix)
+            yield from read_records(self._state, prefix)
         except JournalError as failure:
             raise StoreUnavailable(str(failure)) from failure
 

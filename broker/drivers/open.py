@@ -10,7 +10,7 @@ from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.drivers.sqlite import SqliteOptions, SqliteStore
 from oms_journal.broker.drivers.sqlite_commit import Limits
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.store.start import Pstore, Store, StoreStart, platform
+from oms_journal.broker.store.start import PersistentStore, Pstore, StoreStart, platform
 from oms_journal.database.options import Options
 from oms_journal.journal.lock import RENEW_SECONDS, Holder
 from oms_journal.journal.operations import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX
@@ -36,7 +36,7 @@ def open_store(
     among_others: bool = False,
     takes_any: bool = False,
     passing: Holder | None = None,
-) -> Store:
+) -> PersistentStore:
     """Return the store of the attributes, opened and not begun. StartRefused.
 
     `creates` where there is none, `among_others` also in a directory that holds files of somebody else; `takes_any` is
@@ -78,7 +78,7 @@ def _message_bytes_max(attributes: Attributes) -> int:
     return said or min(attributes.longest_message() + PROPERTIES_BYTES_MAX, MESSAGE_BYTES_MAX)
 
 
-def start_of(
+def start_options(
     attributes: Attributes, *, now: int, erase: str | None = None, job: str = "", is_standby: bool = False
 ) -> StoreStart:
     """Return how the attributes want their store begun; `erase` names the broker whose data a cold start may erase."""

@@ -13,19 +13,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oms_journal.broker.codes import Code
-from oms_journal.broker.drivers.sqlite_commit import PAGE_BYTES, Limits, carry_out, connected, insert
-from oms_journal.broker.drivers.sqlite_contents import SqliteReading
+from oms_journal.broker.drivers.driver import StoreDriver, no_store, not_empty, not_opened, not_opened_again
+from oms_journal.broker.drivers.sqlite_commit import PAGE_BYTES, Limits, apply_changes, insert, open_file
+from oms_journal.broker.drivers.sqlite_contents import SqliteContents
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.master import Opened
 from oms_journal.broker.store.start import (
     CommitRefused,
-    StartRefused,
     StoreError,
     StoreFull,
     StoreUnavailable,
 )
-from oms_journal.broker.store.stored import Loaded, StoredFile, of_sqlite
+from oms_journal.broker.store.stored import FileRow, Loaded, of_sqlite
 from oms_journal.database.options import system_clock
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError
@@ -55,7 +54,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-class SqliteStore(SqliteReading):
+class SqliteStore(StoreDriver, SqliteContents):
     """A broker's store in an SQLite file. Made by `open`."""
 
     def __init__(self, file: Path, connection: sqlite3.Connection, options: SqliteOptions) -> None:
@@ -78,16 +77,13 @@ class SqliteStore(SqliteReading):
         """Open the store in the file; made where `creates` says so. StartRefused."""
         path = Path(file).absolute()
         if not creates and not path.exists():
-            raise StartRefused(
-                Code.RESTART_FAILED,
-                f"{path} holds no persistent store; PSTORE=WARM begins one where there is none, PSTORE=COLD always",
-            )
+            raise no_store(path)
         chosen = options or SqliteOptions()
         try:
             RealDisk().make_directory(path.parent)
             if not path.exists():
                 RealDisk().create(path).close()  # SQLite would let others read it; what it puts beside it is like it
-            connection = connected(path, pages_max=chosen.pages_max)
+            connection = open_file(path, pages_max=chosen.pages_max)
             try:
                 RealDisk().sync_directory(path.parent)
                 return cls(path, connection, chosen)
@@ -95,11 +91,7 @@ class SqliteStore(SqliteReading):
                 connection.close()
                 raise
         except (sqlite3.Error, OSError) as failure:
-            raise StartRefused(Code.RESTART_FAILED, f"the persistent store cannot be opened: {failure}") from failure
-
-    @property
-    def is_connected(self) -> bool:
-        return not self._away
+            raise not_opened(failure) from failure
 
     @property
     def is_lost(self) -> bool:
@@ -114,12 +106,6 @@ class SqliteStore(SqliteReading):
         return False  # its lock ends with its process, and nobody passes it
 
     # Writing.
-
-    def commit(self, changes: Changes) -> int:
-        (answer,) = self.commit_many((changes,))
-        if isinstance(answer, StoreError):
-            raise answer
-        return answer
 
     def commit_many(self, batch: Sequence[Changes]) -> list[int | StoreError]:
         with self._lock:
@@ -148,7 +134,7 @@ class SqliteStore(SqliteReading):
                 connection.execute("SAVEPOINT one")
                 try:
                     now = self._options.clock()
-                    answers.append(carry_out(connection, changes, limits=self._options.limits, now=now))
+                    answers.append(apply_changes(connection, changes, limits=self._options.limits, now=now))
                 except (CommitRefused, JournalError, ValueError) as refusal:
                     connection.execute("ROLLBACK TO one")
                     answers.append(refusal if isinstance(refusal, CommitRefused) else CommitRefused(str(refusal)))
@@ -243,7 +229,7 @@ class SqliteStore(SqliteReading):
         except OSError:
             return None
 
-    def files(self) -> list[StoredFile]:
+    def files(self) -> list[FileRow]:
         pages, free = self._number("PRAGMA page_count"), self._number("PRAGMA freelist_count")
         return [of_sqlite(self.file, page_bytes=PAGE_BYTES, pages=pages, free_pages=free)]
 
@@ -251,11 +237,10 @@ class SqliteStore(SqliteReading):
 
     def load(self, record: Loaded) -> None:
         with self._lock:
-            if self._away:
-                raise StoreUnavailable(self._away)
+            self.check_connected()
             try:
                 if not self._is_loading and self.message_count():
-                    raise CommitRefused(f"{self.file} holds messages already: only an empty store is loaded")
+                    raise not_empty(self.file)
                 self._is_loading = True
                 if not self._connection.in_transaction:
                     self._connection.execute("BEGIN IMMEDIATE")
@@ -283,8 +268,7 @@ class SqliteStore(SqliteReading):
 
     def erase(self, kept: Mapping[str, bytes], *, numbers_too: bool = False) -> None:
         with self._lock:
-            if self._away:
-                raise StoreUnavailable(self._away)
+            self.check_connected()
             self._write_loaded()
             while True:
                 try:
@@ -302,9 +286,6 @@ class SqliteStore(SqliteReading):
                     self._reserve.release(MIB)
 
     # The store's life.
-
-    def disconnect(self) -> None:
-        self._away = self._away or "the persistent store is disconnected"
 
     def connect(self) -> None:
         with self._lock:
@@ -324,10 +305,10 @@ class SqliteStore(SqliteReading):
         try:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
-            self._connection = connected(self.file, pages_max=self._options.pages_max, creates=False)
+            self._connection = open_file(self.file, pages_max=self._options.pages_max, creates=False)
             self._prove()
         except sqlite3.Error as failure:
-            raise StoreUnavailable(f"the persistent store cannot be opened again: {failure}") from failure
+            raise not_opened_again(failure) from failure
 
     def _prove(self) -> None:
         """Write something durably, having seen that nothing is there but what was acknowledged."""

@@ -45,7 +45,7 @@ class Limits:
     producer_seconds: float = 3600.0
 
 
-def carry_out(connection: sqlite3.Connection, changes: Changes, *, limits: Limits, now: int) -> int:
+def apply_changes(connection: sqlite3.Connection, changes: Changes, *, limits: Limits, now: int) -> int:
     """Do what the changes say; return the first added message's number, 0 for none.
 
     CommitRefused, LimitExceeded, InvalidName: the caller rolls back.
@@ -206,7 +206,7 @@ VERSION = 1
 PAGE_BYTES = 4096
 
 
-def connected(path: Path, *, pages_max: int = 0, creates: bool = True) -> sqlite3.Connection:
+def open_file(path: Path, *, pages_max: int = 0, creates: bool = True) -> sqlite3.Connection:
     """Return the file opened for this process alone, made where `creates` says so; `pages_max` of 0 is no bound.
 
     sqlite3.Error, also for a file of somebody else's, and while another process has it.

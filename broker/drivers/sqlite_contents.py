@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from oms_journal.broker.codes import Code
+from oms_journal.broker.drivers.driver import nothing_to_unload
 from oms_journal.broker.drivers.sqlite_commit import check_ours, decode_digest
 from oms_journal.broker.store.start import MessageUnreadable, StartRefused, StoreUnavailable, Values
 from oms_journal.broker.store.stored import StoredIdentifier, StoredMessage
@@ -22,7 +23,7 @@ AT_ONCE_BYTES = 4 << 20  # of payloads
 _MESSAGE = "number, queue, payload, properties, added, producer"
 
 
-class SqliteReading:
+class SqliteContents:
     """What both the store and the source that is unloaded answer. StoreUnavailable of everything."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -157,7 +158,7 @@ def _key(key: bytes) -> str:
         raise StoreUnavailable("the persistent store has a key that is not UTF-8") from None
 
 
-class SqliteSource(SqliteReading):
+class SqliteSource(SqliteContents):
     """What is read of a store while it is moved. Made by `open`."""
 
     def __init__(self, file: Path, connection: sqlite3.Connection) -> None:
@@ -170,7 +171,7 @@ class SqliteSource(SqliteReading):
         """Open the file for reading, and keep everybody from writing it. StartRefused."""
         path = Path(file).absolute()
         if not path.exists():
-            raise StartRefused(Code.RESTART_FAILED, f"{path} holds no persistent store, so there is nothing to unload")
+            raise nothing_to_unload(path)
         try:
             connection = sqlite3.connect(
                 f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=0

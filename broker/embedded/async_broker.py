@@ -11,32 +11,35 @@ from collections.abc import Callable
 from itertools import count
 from types import TracebackType
 
-from oms_journal.broker.admin.questions import Page, Steps, gathered
-from oms_journal.broker.answers import Answered, Physical, spelled
+from oms_journal.broker.admin.questions import Page, PageSteps, run_steps_async
+from oms_journal.broker.answers import Answered, Physical, with_enums
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Reply, Request
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.drivers.open import open_store
-from oms_journal.broker.embedded.beginning import Beginning, OpenStore, Value, Wanted, attributes_of, start
-from oms_journal.broker.embedded.loop import Asked, Looped
-from oms_journal.broker.embedded.runtime import TICK_SECONDS, Running
+from oms_journal.broker.embedded.beginning import OpenStore, StartOptions, Value, attributes_of, start
+from oms_journal.broker.embedded.loop import LoopDispatcher, PendingCallback
+from oms_journal.broker.embedded.runtime import (
+    DISCONNECTED,
+    TICK_SECONDS,
+    Runtime,
+    not_connected,
+    purge_of,
+    set_status_of,
+)
 from oms_journal.broker.kernel.state.effects import (
     AllowNew,
     Command,
     ForbidNew,
     Gone,
-    Purge,
-    SetStatus,
     StoreBack,
-    StoreLost,
 )
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.async_sessions import AsyncSession
-from oms_journal.broker.sessions.requests import UnitStatus, checked, member, number_of_seconds, unit_status
+from oms_journal.broker.sessions.requests import UnitStatus, checked, number_of_seconds, unit_status
 from oms_journal.broker.store.latencies import Latencies
-from oms_journal.broker.store.start import Store, StoreUnavailable
-from oms_journal.database.arguments import plain_text
+from oms_journal.broker.store.start import PersistentStore, StoreUnavailable
 
 _ENTERED = "this AsyncBroker was entered already; make another one with AsyncBroker.open"
 
@@ -44,13 +47,13 @@ _ENTERED = "this AsyncBroker was entered already; make another one with AsyncBro
 class AsyncBroker:
     """A broker in this process, for the tasks of one event loop. Made by `open`, begun by `async with`."""
 
-    def __init__(self, wanted: Wanted, *, tick_seconds: float = TICK_SECONDS) -> None:
+    def __init__(self, wanted: StartOptions, *, tick_seconds: float = TICK_SECONDS) -> None:
         self.attributes = wanted.attributes
         self._wanted = wanted
         self._tick_seconds = tick_seconds
         self._callers = count(1)
-        self._running: Running | None = None
-        self._tasks: Looped | None = None
+        self._running: Runtime | None = None
+        self._tasks: LoopDispatcher | None = None
         self._closing: asyncio.Task[None] | None = None
         self._is_entered = False
 
@@ -69,24 +72,23 @@ class AsyncBroker:
     ) -> "AsyncBroker":
         """Return a broker that is begun by `async with`; arguments and errors as Broker.open."""
         found = attributes_of(directory, attributes, given)
-        wanted = Wanted(attributes=found, erase=erase, report=report, open_store=open_store, create=create)
+        wanted = StartOptions(attributes=found, erase=erase, report=report, open_store=open_store, create=create)
         return cls(wanted, tick_seconds=number_of_seconds(tick_seconds, "tick_seconds"))
 
     async def __aenter__(self) -> "AsyncBroker":
         if self._is_entered:
-            raise BrokerError(Code.NOT_ACTIVE, detailed(Code.NOT_ACTIVE, _ENTERED))
+            raise refuse(Code.NOT_ACTIVE, _ENTERED)
         self._is_entered = True
         loop = asyncio.get_running_loop()
         beginning = loop.run_in_executor(None, start, self._wanted)
         try:
-            begun = await asyncio.shield(beginning)
+            self._running = await asyncio.shield(beginning)
         except BaseException as failure:
             self._is_entered = False
             if isinstance(failure, asyncio.CancelledError):
                 beginning.add_done_callback(_let_go)
             raise
-        self._running = Running(begun)
-        self._tasks = Looped(self._running, loop, tick_seconds=self._tick_seconds)
+        self._tasks = LoopDispatcher(self._running, loop, tick_seconds=self._tick_seconds)
         return self
 
     async def __aexit__(
@@ -96,18 +98,18 @@ class AsyncBroker:
 
     async def call(self, request: Request, *, caller: Physical) -> Answered:
         """Carry out one call, as Broker.call. Cancelled, it leaves nothing half done, and loses no unit of work."""
-        return await self._looped.call(spelled(request), caller)
+        return await self._looped.call(with_enums(request), caller)
 
-    def ask(self, request: Request, *, caller: Physical, then: Callable[[Answered], None]) -> Asked:
+    def ask(self, request: Request, *, caller: Physical, then: Callable[[Answered], None]) -> PendingCallback:
         """Begin a call in this moment, whose answer goes to `then` in a later turn of the loop. Not awaited.
 
         Cheaper than `call` for who has many under way: no task waits. `cancel` of what it returns takes the call back.
         """
-        return self._looped.ask(spelled(request), caller, then)
+        return self._looped.ask(with_enums(request), caller, then)
 
     def post(self, request: Request, *, caller: Physical) -> None:
         """Carry out one call whose answer nobody waits for. Not awaited."""
-        self._looped.post(spelled(request), caller)
+        self._looped.post(with_enums(request), caller)
 
     def new_caller(self) -> Physical:
         """Return a number that no caller of this broker has yet. Not awaited."""
@@ -129,20 +131,20 @@ class AsyncBroker:
         return AsyncSession(self, user, token, fields)
 
     @property
-    def _looped(self) -> Looped:
+    def _looped(self) -> LoopDispatcher:
         if self._tasks is None:
             raise BrokerError(Code.NOT_ACTIVE, "enter the broker first: async with AsyncBroker.open(...) as broker")
         return self._tasks
 
     async def purge(self, uowid: str) -> UnitStatus:
         """Remove a unit of work and its status, as Broker.purge."""
-        named = plain_text(uowid, "uowid")
-        return unit_status(await self._looped.command(lambda handle: Purge(handle, named)))
+        command = purge_of(uowid)
+        return unit_status(await self._looped.command(command))
 
     async def set_uow_status(self, uowid: str, status: Status) -> UnitStatus:
         """Move a unit of work that waits or is put off, as Broker.set_uow_status."""
-        named, wanted = plain_text(uowid, "uowid"), member(status)
-        return unit_status(await self._looped.command(lambda handle: SetStatus(handle, named, wanted)))
+        command = set_status_of(uowid, status)
+        return unit_status(await self._looped.command(command))
 
     async def administer(self, command: Callable[[int], Command]) -> Reply:
         """Carry out an operator's command, made with the handle of its answer. BrokerError with what refuses it."""
@@ -150,15 +152,15 @@ class AsyncBroker:
 
     # Looking.
 
-    async def look(self, look: Callable[[World], Steps]) -> Page:
+    async def look(self, look: Callable[[World], PageSteps]) -> Page:
         """Return what a look at the kernel's state finds, made in steps: between two of them others have their turn.
 
         `look` is one of `broker/looking`, with its question. BrokerError 02150148 once the broker is closed.
         """
-        return await gathered(look(self._looped.world))
+        return await run_steps_async(look(self._looped.world))
 
     @property
-    def store(self) -> Store | None:
+    def store(self) -> PersistentStore | None:
         """The persistent store, None for PSTORE=NO; for who looks at it."""
         return self._running.store if self._running is not None else None
 
@@ -177,8 +179,7 @@ class AsyncBroker:
     @property
     def is_store_connected(self) -> bool:
         """Whether the persistent store can be written, as far as is known; False for PSTORE=NO."""
-        store = self._running.store if self._running is not None else None
-        return store is not None and store.is_connected
+        return self._running is not None and self._running.is_store_connected
 
     @property
     def is_store_lost(self) -> bool:
@@ -195,18 +196,18 @@ class AsyncBroker:
     async def connect_pstore(self) -> None:
         """Go on with the store, as Broker.connect_pstore."""
         try:
-            await self._looped.errand(self._store().connect, then=StoreBack())
+            await self._looped.barrier(self._store().connect, then=StoreBack())
         except StoreUnavailable as failure:
-            raise BrokerError(Code.UOW_NOT_PERSISTED, str(failure)) from failure
+            raise not_connected(failure) from failure
 
     async def disconnect_pstore(self) -> None:
         """Go on without the store, as Broker.disconnect_pstore."""
-        await self._looped.errand(self._store().disconnect, before=StoreLost("it was disconnected"))
+        await self._looped.barrier(self._store().disconnect, before=DISCONNECTED)
 
-    def _store(self) -> Store:
-        if self._running is None or self._running.store is None:
-            raise BrokerError(Code.UOW_NOT_PERSISTED, detailed(Code.UOW_NOT_PERSISTED, "PSTORE=NO"))
-        return self._running.store
+    def _store(self) -> PersistentStore:
+        if self._running is None:
+            raise refuse(Code.UOW_NOT_PERSISTED, "PSTORE=NO")
+        return self._running.persistent_store()
 
     def forbid_new_uow_messages(self) -> None:
         """Take no new persistent units of work and publications, as Broker does. Not awaited."""
@@ -226,7 +227,7 @@ class AsyncBroker:
             self._closing = asyncio.get_running_loop().create_task(self._close(self._running, self._tasks))
         await asyncio.shield(self._closing)
 
-    async def _close(self, running: Running, tasks: Looped) -> None:
+    async def _close(self, running: Runtime, tasks: LoopDispatcher) -> None:
         try:
             await tasks.end(running.end)
         finally:
@@ -234,7 +235,7 @@ class AsyncBroker:
             running.tell()
 
 
-def _let_go(beginning: "asyncio.Future[Beginning]") -> None:
+def _let_go(beginning: "asyncio.Future[Runtime]") -> None:
     """Close what was begun for a task that had been cancelled by then."""
     if not beginning.cancelled() and beginning.exception() is None:
-        Running(beginning.result()).close()
+        beginning.result().close()

@@ -14,14 +14,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from oms_journal.broker.attributes.attributes import Attributes, built_in, read
+from oms_journal.broker.attributes.attributes import Attributes, built_in, read_attributes
 from oms_journal.broker.codes import Code
-from oms_journal.broker.drivers.open import DEFAULT_FILE, open_store, start_of, version
+from oms_journal.broker.drivers.open import DEFAULT_FILE, open_store, start_options, version
+from oms_journal.broker.embedded.runtime import Runtime
 from oms_journal.broker.kernel.kernel import Kernel
-from oms_journal.broker.kernel.restart.restore import restored, without_store
+from oms_journal.broker.kernel.restart.restore import restore, without_store
 from oms_journal.broker.store.master import Identifiers
 from oms_journal.broker.store.report import Report, report_path
-from oms_journal.broker.store.start import Begun, Pstore, StartRefused, Store, StoreError, begin
+from oms_journal.broker.store.start import PersistentStore, Pstore, StartedStore, StartRefused, StoreError, start_store
 from oms_journal.database.arguments import flag, plain_text, shown
 from oms_journal.database.options import system_clock
 from oms_journal.recovery.place import directory_of
@@ -29,11 +30,11 @@ from oms_journal.recovery.place import directory_of
 HOST_BYTES_MAX = 64  # of what a checkpoint says of the machine
 
 Value = str | int  # of an attribute; True and False are YES and NO
-OpenStore = Callable[..., Store]  # with the attributes, and `creates`
+OpenStore = Callable[..., PersistentStore]  # with the attributes, and `creates`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class StartOptions:
     """How a broker is to be begun."""
 
     attributes: Attributes
@@ -50,19 +51,6 @@ class Wanted:
             if getattr(self, name) is not None:
                 plain_text(getattr(self, name), name)
         flag(self.create, "create")
-
-
-@dataclass(slots=True, kw_only=True)
-class Beginning:
-    """A broker that was begun, and does nothing yet."""
-
-    attributes: Attributes
-    kernel: Kernel
-    store: Store | None
-    begun: Begun | None
-    report: Report | None
-    clock: Callable[[], int]  # microseconds since 1970 UTC
-    job: str
 
 
 def attributes_of(
@@ -86,7 +74,7 @@ def attributes_of(
         return built_in(**said)
     if not isinstance(attributes, str | os.PathLike):
         raise TypeError(f"attributes must be the path of an attribute file, or Attributes, not {shown(attributes)}")
-    return read(Path(attributes), **said)
+    return read_attributes(Path(attributes), **said)
 
 
 def _text_of(name: str, value: Value) -> str:
@@ -115,24 +103,24 @@ def with_start(attributes: Attributes, pstore: str) -> Attributes:
     return other
 
 
-def start(wanted: Wanted) -> Beginning:
+def start(wanted: StartOptions) -> Runtime:
     """Open the store, begin it as PSTORE says, and restore what it holds. StartRefused: then nothing is left open."""
     attributes, now = wanted.attributes, wanted.clock()
     if attributes.broker.run_mode != "STANDARD" and not wanted.is_standby:
         mode = attributes.broker.run_mode
         raise StartRefused(Code.VALUE_INVALID, f"RUN-MODE={mode} is for a broker that is a program of its own")
     job = f"{platform.node()[:HOST_BYTES_MAX]} {os.getpid()}"
-    asked = start_of(attributes, now=now, erase=wanted.erase, job=job, is_standby=wanted.is_standby)
+    asked = start_options(attributes, now=now, erase=wanted.erase, job=job, is_standby=wanted.is_standby)
     asked = replace(asked, erases_once=wanted.erases_once)
-    store: Store | None = None
-    begun: Begun | None = None
+    store: PersistentStore | None = None
+    begun: StartedStore | None = None
     found, identifiers = without_store(), Identifiers.without_store(now)
     try:
         if asked.pstore is not Pstore.NO:
             among_others = {"among_others": True} if wanted.create else {}
             store = wanted.open_store(attributes, creates=asked.pstore is not Pstore.HOT, **among_others)
-            begun = begin(store, asked)
-            found, identifiers = restored(store, now=now), begun.identifiers
+            begun = start_store(store, asked)
+            found, identifiers = restore(store, now=now), begun.identifiers
         kernel = Kernel(attributes, found, identifiers)
     except StoreError as failure:
         _close(store)
@@ -143,7 +131,7 @@ def start(wanted: Wanted) -> Beginning:
     report = _report(attributes, wanted, begun, now)
     if report is not None:
         report.write(found.reported, now)
-    return Beginning(
+    return Runtime(
         attributes=attributes,
         kernel=kernel,
         store=store,
@@ -154,12 +142,12 @@ def start(wanted: Wanted) -> Beginning:
     )
 
 
-def _close(store: Store | None) -> None:
+def _close(store: PersistentStore | None) -> None:
     if store is not None:
         store.close()
 
 
-def _report(attributes: Attributes, wanted: Wanted, begun: Begun | None, now: int) -> Report | None:
+def _report(attributes: Attributes, wanted: StartOptions, begun: StartedStore | None, now: int) -> Report | None:
     if begun is None or not attributes.broker.pstore_report:
         return None
     path = report_path(attributes.broker.run_mode, os.environ, wanted.report)

@@ -16,42 +16,44 @@ from collections.abc import Callable
 from itertools import count
 from types import TracebackType
 
-from oms_journal.broker.admin.questions import Page, Steps
-from oms_journal.broker.answers import Answered, Physical, spelled
+from oms_journal.broker.admin.questions import Page, PageSteps
+from oms_journal.broker.answers import Answered, Physical, with_enums
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Reply, Request
-from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.drivers.open import open_store
-from oms_journal.broker.embedded.beginning import OpenStore, Value, Wanted, attributes_of, start
-from oms_journal.broker.embedded.runtime import TICK_SECONDS, Running
-from oms_journal.broker.embedded.threads import Threaded
+from oms_journal.broker.embedded.beginning import OpenStore, StartOptions, Value, attributes_of, start
+from oms_journal.broker.embedded.runtime import (
+    DISCONNECTED,
+    TICK_SECONDS,
+    Runtime,
+    not_connected,
+    purge_of,
+    set_status_of,
+)
+from oms_journal.broker.embedded.threads import ThreadDispatcher
 from oms_journal.broker.embedded.ticker import Ticker
 from oms_journal.broker.kernel.state.effects import (
     AllowNew,
     Command,
     ForbidNew,
     Gone,
-    Purge,
-    SetStatus,
     StoreBack,
-    StoreLost,
 )
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Status
-from oms_journal.broker.sessions.requests import UnitStatus, checked, member, number_of_seconds, unit_status
+from oms_journal.broker.sessions.requests import UnitStatus, checked, number_of_seconds, unit_status
 from oms_journal.broker.sessions.sessions import Session
-from oms_journal.broker.store.start import Store, StoreUnavailable
-from oms_journal.database.arguments import plain_text
+from oms_journal.broker.store.start import StoreUnavailable
 from oms_journal.database.database import close_in_children
 
 
 class Broker:
     """A broker in this process, for its threads. Made by `open`."""
 
-    def __init__(self, running: Running, *, tick_seconds: float = TICK_SECONDS) -> None:
+    def __init__(self, running: Runtime, *, tick_seconds: float = TICK_SECONDS) -> None:
         self.attributes = running.attributes
         self._running = running
-        self._threads = Threaded(running)
+        self._threads = ThreadDispatcher(running)
         self._callers = count(1)
         self._closing = threading.Lock()
         self._is_closed = False
@@ -83,8 +85,8 @@ class Broker:
         AttributesInvalid. (EntireX 8.0, Concepts of Persistent Messaging, "Persistent Store".)
         """
         found, seconds = attributes_of(directory, attributes, given), number_of_seconds(tick_seconds, "tick_seconds")
-        beginning = start(Wanted(attributes=found, erase=erase, report=report, open_store=open_store, create=create))
-        return cls(Running(beginning), tick_seconds=seconds)
+        wanted = StartOptions(attributes=found, erase=erase, report=report, open_store=open_store, create=create)
+        return cls(start(wanted), tick_seconds=seconds)
 
     def __enter__(self) -> "Broker":
         return self
@@ -103,11 +105,11 @@ class Broker:
         refuses is an answer with its code, never an exception. From any thread; interrupted by a signal's exception
         it leaves nothing half done, and a message that nobody got to see is given back.
         """
-        return self._threads.call(spelled(request), caller)
+        return self._threads.call(with_enums(request), caller)
 
     def post(self, request: Request, *, caller: Physical) -> None:
         """Carry out one call whose answer nobody waits for; no handler of a signal ends it in its middle."""
-        self._threads.post(spelled(request), caller)
+        self._threads.post(with_enums(request), caller)
 
     def new_caller(self) -> Physical:
         """Return a number that no caller of this broker has yet."""
@@ -131,19 +133,17 @@ class Broker:
 
     def purge(self, uowid: str) -> UnitStatus:
         """Remove a unit of work and its status, whosever it is: PURGE. Return its last status; BrokerError 00780305."""
-        named = plain_text(uowid, "uowid")
-        return unit_status(self._threads.command(lambda handle: Purge(handle, named)))
+        return unit_status(self._threads.command(purge_of(uowid)))
 
     def set_uow_status(self, uowid: str, status: Status) -> UnitStatus:
         """Move a unit of work that waits or is put off to ACCEPTED or CANCELLED, SET-UOW-STATUS. 00780307."""
-        named, wanted = plain_text(uowid, "uowid"), member(status)
-        return unit_status(self._threads.command(lambda handle: SetStatus(handle, named, wanted)))
+        return unit_status(self._threads.command(set_status_of(uowid, status)))
 
     def administer(self, command: Callable[[int], Command]) -> Reply:
         """Carry out an operator's command, made with the handle of its answer. BrokerError with what refuses it."""
         return checked(self._threads.command(command)).reply
 
-    def look(self, look: Callable[[World], Steps]) -> Page:
+    def look(self, look: Callable[[World], PageSteps]) -> Page:
         """Return what a look at the kernel's state finds, made in steps: between two of them others have their turn.
 
         `look` is one of `broker/looking`, with its question. BrokerError 02150148 once the broker is closed.
@@ -155,8 +155,7 @@ class Broker:
     @property
     def is_store_connected(self) -> bool:
         """Whether the persistent store can be written, as far as is known; False for PSTORE=NO."""
-        store = self._running.store
-        return store is not None and store.is_connected
+        return self._running.is_store_connected
 
     def connect_pstore(self) -> None:
         """Go on with the store, after `disconnect_pstore` or a failure: CONNECT-PSTORE.
@@ -164,11 +163,11 @@ class Broker:
         It holds what was told durable and nothing else. BrokerError 00780388 when it still cannot be written: then
         everything is as before. (EntireX 8.0, Concepts of Persistent Messaging.)
         """
-        store = self._store()
+        store = self._running.persistent_store()
         try:
-            self._threads.errand(store.connect, then=StoreBack())
+            self._threads.barrier(store.connect, then=StoreBack())
         except StoreUnavailable as failure:
-            raise BrokerError(Code.UOW_NOT_PERSISTED, str(failure)) from failure
+            raise not_connected(failure) from failure
 
     def disconnect_pstore(self) -> None:
         """Go on without the store: DISCONNECT-PSTORE.
@@ -176,12 +175,7 @@ class Broker:
         What is on its way to it arrives. Then calls about what is persistent are refused with 00780388 or 00780389,
         all others go on, and no persistent lifetime ends. No other process gets the store.
         """
-        self._threads.errand(self._store().disconnect, before=StoreLost("it was disconnected"))
-
-    def _store(self) -> Store:
-        if self._running.store is None:
-            raise BrokerError(Code.UOW_NOT_PERSISTED, detailed(Code.UOW_NOT_PERSISTED, "PSTORE=NO"))
-        return self._running.store
+        self._threads.barrier(self._running.persistent_store().disconnect, before=DISCONNECTED)
 
     def forbid_new_uow_messages(self) -> None:
         """Take no new persistent units of work and publications, 00370445, so that the store empties."""
@@ -193,7 +187,7 @@ class Broker:
 
         The store makes what room it can first: who has drained a full one can fill it again.
         """
-        self._threads.errand(self._running.make_room, then=AllowNew())
+        self._threads.barrier(self._running.make_room, then=AllowNew())
 
     def close(self) -> None:
         """Write what is on its way and a checkpoint, refuse what waits with 02150148, and let go. Idempotent."""

@@ -87,7 +87,7 @@ DEFERRED = Deferring()
 _NOTHING = nullcontext()
 
 
-def whole() -> AbstractContextManager[None]:
+def uninterrupted() -> AbstractContextManager[None]:
     """Return a block that no handler of a signal ends in the middle, in whatever thread."""
     return DEFERRED if threading.get_ident() == _MAIN else _NOTHING
 
@@ -108,7 +108,7 @@ def apart(work: Callable[[], T]) -> T:
         finally:
             is_done.release()
 
-    with whole():
+    with uninterrupted():
         is_done.acquire()
         start_new_thread(run, ())
     is_done.acquire()

@@ -11,12 +11,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from oms_journal.broker.answers import NO_REQUEST, Answered, Physical, handing_back, refusal, seconds_to_wait
+from oms_journal.broker.answers import NO_REQUEST, Answered, Physical, compensation, not_active, seconds_to_wait
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.embedded.runtime import BATCH_MAX, Running
-from oms_journal.broker.embedded.slots import Errand, Slot
+from oms_journal.broker.embedded.runtime import BATCH_MAX, Runtime, interrupted_by
+from oms_journal.broker.embedded.slots import Barrier, PendingCall
 from oms_journal.broker.kernel.state.effects import (
     Abandoned,
     Answer,
@@ -38,13 +38,18 @@ SLACK_SECONDS = 0.001  # by which a timer of the loop may be early
 TURNS_MAX = 16  # that a group waits for more: those who always come one by one wait no longer for each other
 
 
-class Asked(Slot):
+class PendingCallback(PendingCall):
     """A call whose answer goes to a function, without a task of its own."""
 
     __slots__ = ("_looped", "then")
 
     def __init__(
-        self, looped: "Looped", request: Request, caller: Physical, handle: int, then: Callable[[Answered], None]
+        self,
+        looped: "LoopDispatcher",
+        request: Request,
+        caller: Physical,
+        handle: int,
+        then: Callable[[Answered], None],
     ) -> None:
         super().__init__(request, caller, handle)
         self._looped = looped
@@ -58,18 +63,18 @@ class Asked(Slot):
         self._looped.forget(self)
 
 
-class Looped:
+class LoopDispatcher:
     """The kernel and the store between the tasks of one loop. All of it runs on the loop but what says otherwise."""
 
-    def __init__(self, running: Running, loop: asyncio.AbstractEventLoop, *, tick_seconds: float) -> None:
+    def __init__(self, running: Runtime, loop: asyncio.AbstractEventLoop, *, tick_seconds: float) -> None:
         self._running = running
         self._loop = loop
         self._tick_seconds = tick_seconds
         self._thread = ThreadPoolExecutor(1, "oms-broker-commit")
-        self._slots: dict[int, Slot] = {}  # of calls that are not answered, by handle
-        self._unheard: dict[int, Slot] = {}  # of these, cancelled ones that the store is waited for with
+        self._slots: dict[int, PendingCall] = {}  # of calls that are not answered, by handle
+        self._unheard: dict[int, PendingCall] = {}  # of these, cancelled ones that the store is waited for with
         self._handle = 0
-        self._queue: list[Commit | Errand] = []
+        self._queue: list[Commit | Barrier] = []
         self._is_flushing = False  # a flush is scheduled, or a thread is at one
         self._gathered = 0  # commits, at the last look, of a group that waits for more
         self._turns = 0  # that it has waited
@@ -77,7 +82,7 @@ class Looped:
         self._pace = Pace()
         self._refusal: Answered | None = None  # what new calls are answered
         self._is_ended = False  # nobody is answered any more
-        self._told: list[Asked] = []  # that are answered, and not told yet
+        self._told: list[PendingCallback] = []  # that are answered, and not told yet
         self._is_telling = False  # they will be told soon
         self._timer = loop.call_later(tick_seconds, self._tick)
         self._expected: set[asyncio.TimerHandle] = set()  # ticks that are to come in between
@@ -100,21 +105,21 @@ class Looped:
             self._take(self._running.tick())  # it begins to wait now, not with the last tick
         self._handle = handle = self._handle + 1
         effects = self._run(self._running.take, Call(request, caller, handle) if command is None else command(handle))
-        slot: Slot | None = None
+        slot: PendingCall | None = None
         if not (len(effects) == 1 and type(answer := effects[0]) is Answer and answer.handle == handle):
-            self._slots[handle] = slot = Slot(request, caller, handle)
+            self._slots[handle] = slot = PendingCall(request, caller, handle)
             self._spread(effects)
             answer = slot.answer or await self._awaited(slot, seconds)
         if self._running.aside:
             self._running.tell()
         if answer.bodies and type(answer.bodies[0]) is Stored:
             if slot is None:
-                slot = Slot(request, caller, handle)
+                slot = PendingCall(request, caller, handle)
                 slot.answer = answer
             return await self._read(slot, answer)
         return self._running.read(request, answer)
 
-    async def _awaited(self, slot: Slot, seconds: float) -> Answer:
+    async def _awaited(self, slot: PendingCall, seconds: float) -> Answer:
         """Return the answer when it is there; the kernel hears of the time when these seconds are over."""
         slot.future = self._loop.create_future()
         timer = self._loop.call_later(seconds, self._give, None) if seconds else None
@@ -129,10 +134,10 @@ class Looped:
         assert slot.answer is not None, "who waits is woken with an answer"
         return slot.answer
 
-    def ask(self, request: Request, caller: Physical, then: Callable[[Answered], None]) -> Asked:
+    def ask(self, request: Request, caller: Physical, then: Callable[[Answered], None]) -> PendingCallback:
         """Begin a call, in this very moment; its answer goes to `then`, later. No WAIT with a time."""
         self._handle = handle = self._handle + 1
-        slot = Asked(self, request, caller, handle, then)
+        slot = PendingCallback(self, request, caller, handle, then)
         if self._refusal is not None:
             slot.answer = Answer(handle, self._refusal.reply)
             self.tell_soon(slot)
@@ -152,14 +157,14 @@ class Looped:
         """How many calls and commands there were."""
         return self._handle
 
-    def tell_soon(self, slot: Asked) -> None:
+    def tell_soon(self, slot: PendingCallback) -> None:
         """Tell who asked, in this turn of the loop or the next."""
         self._told.append(slot)
         if not self._is_telling:
             self._is_telling = True
             self._loop.call_soon(self._tell)
 
-    def forget(self, slot: Asked) -> None:
+    def forget(self, slot: PendingCallback) -> None:
         """Tell who asked nothing."""
         if not slot.is_gone:
             self._abandon(slot)
@@ -174,7 +179,7 @@ class Looped:
             if not slot.is_gone:
                 self._tell_one(slot)
 
-    def _tell_one(self, slot: Asked) -> None:
+    def _tell_one(self, slot: PendingCallback) -> None:
         answer = slot.answer
         assert answer is not None, "it was answered"
         if answer.bodies and type(answer.bodies[0]) is Stored and not self._pace.is_fast:
@@ -183,7 +188,7 @@ class Looped:
         else:
             self._hand_over(slot, self._running.read(slot.request, answer))
 
-    def _hand_over(self, slot: Asked, answered: Answered) -> None:
+    def _hand_over(self, slot: PendingCallback, answered: Answered) -> None:
         if slot.is_gone:
             return
         if answered.body is None and slot.answer is not None and slot.answer.bodies:
@@ -191,7 +196,7 @@ class Looped:
         slot.is_gone = True  # nothing is to be taken back any more
         slot.then(answered)
 
-    async def _read(self, slot: Slot, answer: Answer) -> Answered:
+    async def _read(self, slot: PendingCall, answer: Answer) -> Answered:
         """Return the answer with its message from the store."""
         try:
             if self._pace.is_fast:
@@ -205,7 +210,7 @@ class Looped:
             self._hand_back(slot, is_untried=False)
         return answered
 
-    def _abandon(self, slot: Slot) -> None:
+    def _abandon(self, slot: PendingCall) -> None:
         """Let go of a call whose task was cancelled: take it back, or what its answer would have said."""
         slot.is_gone = True
         if slot.answer is not None:
@@ -224,9 +229,9 @@ class Looped:
                 slot.future = self._loop.create_future()
             await asyncio.wait([slot.future])
 
-    def _hand_back(self, slot: Slot, *, is_untried: bool = True) -> None:
+    def _hand_back(self, slot: PendingCall, *, is_untried: bool = True) -> None:
         assert slot.answer is not None, "nothing was handed out"
-        request = handing_back(slot.request, slot.answer.reply, is_untried=is_untried)
+        request = compensation(slot.request, slot.answer.reply, is_untried=is_untried)
         if request is not None:
             self.post(request, slot.caller)
 
@@ -308,7 +313,7 @@ class Looped:
 
     # Committing.
 
-    async def errand(
+    async def barrier(
         self, run: Callable[[], object], *, before: Input | None = None, then: Input | None = None
     ) -> None:
         """Do something to the store once all commits before it are durable; what it raises is raised.
@@ -316,7 +321,7 @@ class Looped:
         The kernel is told `before` it at once, and `then` when it went well. In a thread. BrokerError at the end.
         """
         self.check_goes_on()
-        await self._errand(run, before, then)
+        await self._barrier(run, before, then)
 
     def make_room(self, *, before: Input) -> None:
         """Tell the kernel this at once, and have the store make room before later commits; nobody waits for it."""
@@ -324,14 +329,14 @@ class Looped:
         if not self._is_ended:
             future: asyncio.Future[None] = self._loop.create_future()
             future.add_done_callback(lambda done: done.cancelled() or done.exception())  # else the loop logs that
-            self._queue.append(Errand(self._running.make_room, future, None))
+            self._queue.append(Barrier(self._running.make_room, future, None))
             self._flush_soon()
 
-    async def _errand(self, run: Callable[[], object], before: Input | None = None, then: Input | None = None) -> None:
+    async def _barrier(self, run: Callable[[], object], before: Input | None = None, then: Input | None = None) -> None:
         if before is not None:
             self._take(before)
         future: asyncio.Future[None] = self._loop.create_future()
-        self._queue.append(Errand(run, future, then))
+        self._queue.append(Barrier(run, future, then))
         self._flush_soon()
         try:
             await future
@@ -360,51 +365,51 @@ class Looped:
         if not batch:
             self._is_flushing = False
             return
-        if self._pace.is_fast and not isinstance(batch[0], Errand):
+        if self._pace.is_fast and not isinstance(batch[0], Barrier):
             self._hear(batch, self._carried_out(batch))
             return
         self._thread.submit(self._flush_in_thread, batch)
 
-    def _flush_in_thread(self, batch: Sequence[Commit | Errand]) -> None:
+    def _flush_in_thread(self, batch: Sequence[Commit | Barrier]) -> None:
         # Else a busy loop keeps the interpreter for long behind the sync, and the callers wait.
         with yielding():
             told = self._carried_out(batch)
         with contextlib.suppress(RuntimeError):  # the loop was closed, and with it every caller
             self._loop.call_soon_threadsafe(self._hear, batch, told)
 
-    def _next_batch(self) -> Sequence[Commit | Errand]:
-        """Take the commits up to the next errand off the queue, or that errand."""
-        errands = (place for place, entry in enumerate(self._queue) if isinstance(entry, Errand))
-        count = min(next(errands, BATCH_MAX), BATCH_MAX) or 1
+    def _next_batch(self) -> Sequence[Commit | Barrier]:
+        """Take the commits up to the next barrier off the queue, or that barrier."""
+        barriers = (place for place, entry in enumerate(self._queue) if isinstance(entry, Barrier))
+        count = min(next(barriers, BATCH_MAX), BATCH_MAX) or 1
         batch = self._queue[:count]
         del self._queue[:count]
         return batch
 
-    def _carried_out(self, batch: Sequence[Commit | Errand]) -> Sequence[Input] | BaseException:
+    def _carried_out(self, batch: Sequence[Commit | Barrier]) -> Sequence[Input] | BaseException:
         """Carry a batch out; return what the kernel is to be told. From the loop or the thread."""
-        errand = batch[0]
-        if isinstance(errand, Errand):
+        barrier = batch[0]
+        if isinstance(barrier, Barrier):
             try:
-                errand.run()
+                barrier.run()
             except Exception as failure:
                 return failure
-            return () if errand.then is None else (errand.then,)
+            return () if barrier.then is None else (barrier.then,)
         before = self._running.waited_seconds()
         told = self._running.carry_out(batch)  # type: ignore[arg-type]
         if seconds := self._running.waited_seconds() - before:  # else nothing was written
             self._pace.note(seconds)
         return told
 
-    def _hear(self, batch: Sequence[Commit | Errand], told: Sequence[Input] | BaseException) -> None:
+    def _hear(self, batch: Sequence[Commit | Barrier], told: Sequence[Input] | BaseException) -> None:
         """Tell the kernel, in order, and go on with what has queued up."""
         if not isinstance(told, BaseException) and not self._is_ended:
             self._spread(self._run(self._running.take_all, told))
-        errand = batch[0]
-        if isinstance(errand, Errand) and not errand.future.done():
+        barrier = batch[0]
+        if isinstance(barrier, Barrier) and not barrier.future.done():
             if isinstance(told, BaseException):
-                errand.future.set_exception(told)
+                barrier.future.set_exception(told)
             else:
-                errand.future.set_result(None)
+                barrier.future.set_result(None)
         self._is_flushing = False
         if self._queue:
             self._flush_soon()
@@ -422,18 +427,17 @@ class Looped:
         """
         try:
             if self._refusal is None:
-                self._refusal = refusal()
+                self._refusal = not_active()
                 self._give(None)
                 while not self._running.awaited().isdisjoint(self._slots):
-                    await self._errand(lambda: None)
-                await self._errand(last)
+                    await self._barrier(lambda: None)
+                await self._barrier(last)
         finally:
-            self._finish(refusal())
+            self._finish(not_active())
 
     def _die(self, failure: BaseException) -> None:
         """Answer nobody any more: what the kernel knows is no longer sure. What is durable stays so."""
-        what = type(failure).__name__
-        self._finish(refusal(f"a decision was interrupted by {what}; close the broker and open it again"))
+        self._finish(interrupted_by(failure))
 
     def _finish(self, end: Answered) -> None:
         if self._is_ended:
@@ -449,6 +453,6 @@ class Looped:
             slot.answer = Answer(slot.handle, end.reply)
             slot.wake()
         for entry in queue:
-            if isinstance(entry, Errand) and not entry.future.done():
+            if isinstance(entry, Barrier) and not entry.future.done():
                 entry.future.set_exception(BrokerError(end.reply.code, end.reply.text))
         self._thread.shutdown(wait=False)

@@ -13,16 +13,16 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from oms_journal.broker.answers import Answered
-from oms_journal.broker.attributes.attributes import JournalAttributes, SqliteAttributes
+from oms_journal.broker.answers import Answered, not_active
+from oms_journal.broker.attributes.attributes import Attributes, JournalAttributes, SqliteAttributes
 from oms_journal.broker.block import Reply, Request
-from oms_journal.broker.codes import Code, detailed
-from oms_journal.broker.embedded.beginning import Beginning
-from oms_journal.broker.kernel.kernel import INTERNAL_ERROR
+from oms_journal.broker.codes import BrokerError, Code, detailed, refuse
+from oms_journal.broker.kernel.kernel import INTERNAL_ERROR, Kernel
 from oms_journal.broker.kernel.state.effects import (
     Answer,
+    Command,
     Commit,
     Durable,
     Effect,
@@ -31,39 +31,90 @@ from oms_journal.broker.kernel.state.effects import (
     Input,
     Level,
     Log,
+    Purge,
+    SetStatus,
     Stored,
+    StoreLost,
     Tick,
-    taken_apart,
+    split_properties,
 )
 from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.records import Status
+from oms_journal.broker.sessions.requests import member
 from oms_journal.broker.store.changes import Changes, filled
 from oms_journal.broker.store.latencies import Latencies
-from oms_journal.broker.store.report import Reported
-from oms_journal.broker.store.start import CommitRefused, ProducerReused, StoreError, StoreFull, StoreUnavailable, end
+from oms_journal.broker.store.report import Report, ReportLine
+from oms_journal.broker.store.start import (
+    CommitRefused,
+    PersistentStore,
+    ProducerReused,
+    StartedStore,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    write_termination,
+)
 from oms_journal.broker.store.stored import MakesRoom
+from oms_journal.database.arguments import plain_text
 
 _log = logging.getLogger("oms.broker")
 TICK_SECONDS = 1.0  # a crash costs the pseudo-clock at most so much
 BATCH_MAX = 10_000  # commits that one sync takes
 
 
-class Running:
-    """The kernel with what it needs of the world, between a beginning and an end."""
+def interrupted_by(failure: BaseException) -> Answered:
+    """Return what all are answered once a decision was interrupted: what the kernel knows is no longer sure."""
+    what = type(failure).__name__
+    return not_active(f"a decision was interrupted by {what}; close the broker and open it again")
 
-    def __init__(self, beginning: Beginning) -> None:
-        self.attributes = beginning.attributes
-        self.store = beginning.store
-        self._begun = beginning.begun
-        self._kernel = beginning.kernel
-        self._report = beginning.report
-        self._clock = beginning.clock
-        self._job = beginning.job
+
+DISCONNECTED = StoreLost("it was disconnected")
+
+
+def purge_of(uowid: str) -> Callable[[int], Command]:
+    """Return the command for a unit of work, which needs the handle of its answer. TypeError, ValueError."""
+    named = plain_text(uowid, "uowid")
+    return lambda handle: Purge(handle, named)
+
+
+def set_status_of(uowid: str, status: Status) -> Callable[[int], Command]:
+    """Return the likes for SET-UOW-STATUS. TypeError, ValueError."""
+    named, wanted = plain_text(uowid, "uowid"), member(status)
+    return lambda handle: SetStatus(handle, named, wanted)
+
+
+def not_connected(failure: StoreUnavailable) -> BrokerError:
+    """Return why CONNECT-PSTORE is refused."""
+    return BrokerError(Code.UOW_NOT_PERSISTED, str(failure))
+
+
+class Runtime:
+    """The kernel with what it needs of the world, between a beginning and an end. It does nothing by itself."""
+
+    def __init__(  # noqa: PLR0913 - named, and one place calls it
+        self,
+        *,
+        attributes: Attributes,
+        kernel: Kernel,
+        store: PersistentStore | None,
+        begun: StartedStore | None,
+        report: Report | None,
+        clock: Callable[[], int],  # microseconds since 1970 UTC
+        job: str,
+    ) -> None:
+        self.attributes = attributes
+        self.store = store
+        self.begun = begun
+        self._kernel = kernel
+        self._report = report
+        self._clock = clock
+        self._job = job
         self._partner = self.attributes.broker.partner_cluster_address or ""
         self._min_free = self._of_store().min_free_space
         self._is_short = False  # of free space
         self.latencies = Latencies()
         self._ticked = time.monotonic_ns()
-        self.aside: deque[Log | Reported] = deque()  # to be logged or reported by `tell`
+        self.aside: deque[Log | ReportLine] = deque()  # to be logged or reported by `tell`
         self._telling = threading.RLock()  # whoever logs or reports; a log's handler may call
 
     def _of_store(self) -> SqliteAttributes | JournalAttributes:
@@ -111,6 +162,17 @@ class Running:
 
     # The store.
 
+    @property
+    def is_store_connected(self) -> bool:
+        """Whether the store can be written, as far as is known; False where there is none."""
+        return self.store is not None and self.store.is_connected
+
+    def persistent_store(self) -> PersistentStore:
+        """Return the store. BrokerError where there is none."""
+        if self.store is None:
+            raise refuse(Code.UOW_NOT_PERSISTED, "PSTORE=NO")
+        return self.store
+
     def carry_out(self, commits: Sequence[Commit]) -> list[Durable | Failed]:
         """Make commits durable with one sync; return what the kernel is to be told of each, in their order."""
         assert self.store is not None, "a broker without a store has nothing to commit"
@@ -121,7 +183,7 @@ class Running:
             else:
                 answers = self.store.commit_many([commit.changes for commit in commits])
             if count := sum(not commit.changes.is_empty() for commit in commits):
-                self.latencies.note(time.perf_counter() - began, count)
+                self.latencies.record(time.perf_counter() - began, count)
         except Exception as failure:  # nothing that a driver says: whether it is there, nobody knows
             text = f"{type(failure).__name__}: {failure}"
             self.aside.append(Log(Level.ERROR, f"a mistake of the persistent store: {traceback.format_exc()}"))
@@ -205,7 +267,7 @@ class Running:
             else:
                 body = found
         if body is not None:
-            properties = taken_apart(reply, properties)
+            properties = split_properties(reply, properties)
             reply.return_length = len(body)
             if 0 < request.receive_length < len(body):
                 reply.code, reply.text = Code.TRUNCATED, Code.TRUNCATED.text
@@ -234,12 +296,12 @@ class Running:
 
     def end(self) -> None:
         """Write the checkpoint of the termination, when the store can be written."""
-        if self.store is None or self._begun is None:
+        if self.store is None or self.begun is None:
             return
         try:
             if self.store.is_connected:
                 now = self._clock()
-                reported = end(self.store, self._begun, now=now, job=self._job)
+                reported = write_termination(self.store, self.begun, now=now, job=self._job)
                 if self._report is not None:
                     self._report.write(reported, now)
         except StoreError as failure:

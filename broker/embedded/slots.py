@@ -1,4 +1,4 @@
-"""What waits on an event loop for a broker: a call for its answer, an errand for its turn at the store."""
+"""What waits on an event loop for a broker: a call for its answer, a barrier for its turn at the store."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from oms_journal.broker.block import Request
 from oms_journal.broker.kernel.state.effects import Answer, Input
 
 
-class Slot:
+class PendingCall:
     """A call under way, and the future that its task waits for."""
 
     __slots__ = ("answer", "caller", "future", "handle", "is_gone", "request")
@@ -26,7 +26,7 @@ class Slot:
             self.future.set_result(None)
 
 
-class Errand:
+class Barrier:
     """Something to be done to the store between two commits, and what the kernel is told when it went well."""
 
     __slots__ = ("future", "run", "then")

@@ -10,21 +10,21 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from oms_journal.broker.admin.questions import Page, Steps
-from oms_journal.broker.answers import NO_REQUEST, Answered, Physical, handing_back, refusal, seconds_to_wait
+from oms_journal.broker.admin.questions import Page, PageSteps
+from oms_journal.broker.answers import NO_REQUEST, Answered, Physical, compensation, not_active, seconds_to_wait
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.embedded.interrupts import whole
-from oms_journal.broker.embedded.runtime import BATCH_MAX, Running
+from oms_journal.broker.embedded.interrupts import uninterrupted
+from oms_journal.broker.embedded.runtime import BATCH_MAX, Runtime, interrupted_by
 from oms_journal.broker.kernel.state.effects import Abandoned, Answer, Call, Command, Commit, Expect, Input
 from oms_journal.broker.kernel.state.world import World
 
-NOBODY = -1  # whose handle it is that a tick is expected with though no call waits for it
+NO_CALLER = -1  # whose handle it is that a tick is expected with though no call waits for it
 
 
-class Slot:
-    """A call under way, or an errand to the store, and the thread that waits for it."""
+class ThreadCall:
+    """A call under way, or a barrier to the store, and the thread that waits for it."""
 
     __slots__ = ("answer", "caller", "command", "failure", "handle", "is_gone", "leads", "request", "waiter")
 
@@ -34,7 +34,7 @@ class Slot:
         self.command: Callable[[int], Command] | None = None  # with the handle, in the place of a request
         self.handle = 0
         self.answer: Answer | None = None
-        self.failure: BaseException | None = None  # of an errand
+        self.failure: BaseException | None = None  # of a barrier
         self.is_gone = False  # nobody waits for it any longer
         self.leads = False  # its thread is to commit what has queued up
         self.waiter: threading.Lock | None = None
@@ -54,12 +54,12 @@ class Slot:
                 self.waiter.release()
 
 
-class Errand:
+class ThreadBarrier:
     """Something to be done to the store between two commits, and what the kernel is told when it went well."""
 
     __slots__ = ("_run", "_then", "slot")
 
-    def __init__(self, run: Callable[[], object], slot: Slot, then: Input | None) -> None:
+    def __init__(self, run: Callable[[], object], slot: ThreadCall, then: Input | None) -> None:
         self._run = run
         self._then = then
         self.slot = slot
@@ -77,15 +77,17 @@ class Errand:
 DONE = Answer(0, Reply(code=Code.OK))
 
 
-class Threaded:
+class ThreadDispatcher:
     """The kernel and the store between the threads that call."""
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: Runtime) -> None:
         self._running = running
         self._lock = threading.Lock()  # guards all below, and the kernel
-        self._slots: dict[int, Slot] = {}  # of calls that are not answered, by handle
+        self._slots: dict[int, ThreadCall] = {}  # of calls that are not answered, by handle
         self._handle = 0
-        self._queue: list[tuple[Commit | Errand, Slot | None]] = []  # with who waits for it, if anybody does
+        self._queue: list[
+            tuple[Commit | ThreadBarrier, ThreadCall | None]
+        ] = []  # with who waits for it, if anybody does
         self._is_leading = False
         self._refusal: Answered | None = None  # what new calls are answered
         self._is_ended = False  # nobody is answered any more
@@ -95,17 +97,17 @@ class Threaded:
 
     def call(self, request: Request, caller: Physical) -> Answered:
         """Return the answer to a call, once it has one."""
-        return self._answered(Slot(request, caller), seconds_to_wait(request) if request.wait else 0.0)
+        return self._answered(ThreadCall(request, caller), seconds_to_wait(request) if request.wait else 0.0)
 
     def command(self, command: Callable[[int], Command]) -> Answered:
         """Return the answer to an operator's command, which is made with the handle of whom the answer belongs to."""
-        slot = Slot()
+        slot = ThreadCall()
         slot.command = command
         return self._answered(slot, 0.0)
 
-    def look(self, look: Callable[[World], Steps]) -> Page:
+    def look(self, look: Callable[[World], PageSteps]) -> Page:
         """Return what a look at the kernel's state finds; between its steps others have the kernel. BrokerError."""
-        steps: Steps | None = None
+        steps: PageSteps | None = None
         while True:
             began = time.perf_counter()
             with self._lock:
@@ -119,9 +121,9 @@ class Threaded:
                     return found
             time.sleep(time.perf_counter() - began)  # as long for others: a lock that is let go is not handed over
 
-    def _answered(self, slot: Slot, seconds: float) -> Answered:
+    def _answered(self, slot: ThreadCall, seconds: float) -> Answered:
         try:
-            with whole():
+            with uninterrupted():
                 self._begin(slot, seconds)
             if slot.answer is None:
                 if seconds:
@@ -131,17 +133,17 @@ class Threaded:
             assert answer is not None, "who waits is woken with an answer"
             answered = self._running.read(slot.request, answer)
             if answer.bodies and answered.body is None:
-                with whole():
+                with uninterrupted():
                     self._abandon(slot, is_untried=False)
         except BaseException:
-            with whole():
+            with uninterrupted():
                 self._abandon(slot)
             raise
         if self._running.aside:
             self._running.tell()
         return answered
 
-    def _begin(self, slot: Slot, seconds: float) -> None:
+    def _begin(self, slot: ThreadCall, seconds: float) -> None:
         with self._lock:
             if self._refusal is not None:
                 slot.answer = Answer(0, self._refusal.reply)
@@ -168,7 +170,7 @@ class Threaded:
         self._told(lambda: self._call(request, caller))
 
     def _told(self, given: Callable[[], Input]) -> None:
-        with whole():
+        with uninterrupted():
             with self._lock:
                 self._take(given(), None)
                 leads = self._leads_now()
@@ -191,23 +193,23 @@ class Threaded:
         """Let time pass."""
         self.give(None)
 
-    def errand(self, run: Callable[[], object], *, before: Input | None = None, then: Input | None = None) -> None:
+    def barrier(self, run: Callable[[], object], *, before: Input | None = None, then: Input | None = None) -> None:
         """Do something to the store once all commits before it are durable; what it raises is raised.
 
         The kernel is told `before` it at once, and `then` when it went well. BrokerError at the end.
         """
         self.check_goes_on()
-        self._errand(run, before, then)
+        self._barrier(run, before, then)
 
-    def _errand(self, run: Callable[[], object], before: Input | None = None, then: Input | None = None) -> None:
-        slot = Slot()
+    def _barrier(self, run: Callable[[], object], before: Input | None = None, then: Input | None = None) -> None:
+        slot = ThreadCall()
         try:
-            with whole():
-                self._begin_errand(Errand(run, slot, then), before)
+            with uninterrupted():
+                self._begin_barrier(ThreadBarrier(run, slot, then), before)
             if slot.answer is None:
                 self._wait(slot)
         except BaseException:
-            with whole():
+            with uninterrupted():
                 self._abandon(slot)
             raise
         if self._running.aside:
@@ -215,24 +217,24 @@ class Threaded:
         if slot.failure is not None:
             raise slot.failure
 
-    def _begin_errand(self, errand: Errand, before: Input | None) -> None:
+    def _begin_barrier(self, barrier: ThreadBarrier, before: Input | None) -> None:
         with self._lock:
             if self._is_ended:
-                errand.slot.answer = DONE
+                barrier.slot.answer = DONE
                 return
             if before is not None:
                 self._take(before, None)
-            self._queue.append((errand, errand.slot))
+            self._queue.append((barrier, barrier.slot))
             if not self._leads_now():
-                errand.slot.will_wait()
+                barrier.slot.will_wait()
                 return
-        self._lead(errand.slot)
+        self._lead(barrier.slot)
 
     def awaits(self, handle: int) -> bool:
-        """Say whether the call is not answered yet; NOBODY's never is."""
-        return handle in self._slots or handle == NOBODY
+        """Say whether the call is not answered yet; NO_CALLER's never is."""
+        return handle in self._slots or handle == NO_CALLER
 
-    def _wait(self, slot: Slot) -> None:
+    def _wait(self, slot: ThreadCall) -> None:
         """Wait for the answer, and lead when told to."""
         with self._lock:
             if slot.answer is None:
@@ -241,11 +243,11 @@ class Threaded:
             assert slot.waiter is not None
             slot.waiter.acquire()
             if slot.leads:
-                with whole():
+                with uninterrupted():
                     slot.leads = False
                     self._lead(slot)
 
-    def _abandon(self, slot: Slot, *, is_untried: bool = True) -> None:
+    def _abandon(self, slot: ThreadCall, *, is_untried: bool = True) -> None:
         """Let go of a call whose thread was interrupted: take it back, or what its answer would have said."""
         with self._lock:
             slot.is_gone = True
@@ -260,15 +262,15 @@ class Threaded:
         if leads:
             self._lead(None)
 
-    def _hand_back(self, slot: Slot, *, is_untried: bool = True) -> None:
+    def _hand_back(self, slot: ThreadCall, *, is_untried: bool = True) -> None:
         assert slot.answer is not None, "nothing was handed out"
-        request = handing_back(slot.request, slot.answer.reply, is_untried=is_untried)
+        request = compensation(slot.request, slot.answer.reply, is_untried=is_untried)
         if request is not None:
             self._take(self._call(request, slot.caller), None)
 
     # The kernel; with the lock held.
 
-    def _take(self, given: Input, slot: Slot | None) -> None:
+    def _take(self, given: Input, slot: ThreadCall | None) -> None:
         if self._is_ended:
             return
         try:
@@ -288,7 +290,7 @@ class Threaded:
             elif type(effect) is Commit:
                 self._queue.append((effect, slot))
             elif type(effect) is Expect:
-                self.expect(effect.microseconds / MICROSECONDS, NOBODY)
+                self.expect(effect.microseconds / MICROSECONDS, NO_CALLER)
             else:
                 assert not isinstance(effect, Answer | Commit | Expect), "these are done"
                 self._running.aside.append(effect)
@@ -302,7 +304,7 @@ class Threaded:
 
     # Committing; without the lock.
 
-    def _lead(self, own: Slot | None) -> None:
+    def _lead(self, own: ThreadCall | None) -> None:
         """Commit what has queued up, until somebody else can."""
         try:
             while self._lead_once(own):
@@ -312,7 +314,7 @@ class Threaded:
                 self._die(failure)
             raise
 
-    def _lead_once(self, own: Slot | None) -> bool:
+    def _lead_once(self, own: ThreadCall | None) -> bool:
         """Carry out one batch; False when the lead is somebody else's, or nobody's."""
         with self._lock:
             batch = self._next_batch()
@@ -320,11 +322,11 @@ class Threaded:
                 self._is_leading = False
                 return False
         first = batch[0]
-        told = first.carried_out() if isinstance(first, Errand) else self._running.carry_out(batch)  # type: ignore[arg-type]
+        told = first.carried_out() if isinstance(first, ThreadBarrier) else self._running.carry_out(batch)  # type: ignore[arg-type]
         with self._lock:
             for given in told:
                 self._take(given, None)
-            if isinstance(first, Errand):
+            if isinstance(first, ThreadBarrier):
                 first.slot.answer = DONE
                 first.slot.wake()
             if not self._queue:
@@ -339,11 +341,11 @@ class Threaded:
             follower.wake()
             return False
 
-    def _next_batch(self) -> list[Commit | Errand]:
-        """Take the commits up to the next errand off the queue, or that errand."""
+    def _next_batch(self) -> list[Commit | ThreadBarrier]:
+        """Take the commits up to the next barrier off the queue, or that barrier."""
         count = 0
         for entry, _ in self._queue:
-            if isinstance(entry, Errand) or count == BATCH_MAX:
+            if isinstance(entry, ThreadBarrier) or count == BATCH_MAX:
                 break
             count += 1
         count = count or 1
@@ -360,14 +362,14 @@ class Threaded:
         """
         try:
             if self._refusal is None:
-                self._refusal = refusal()
+                self._refusal = not_active()
                 self.tick()
                 while self._is_awaiting():
-                    self._errand(lambda: None)
-                self._errand(last)
+                    self._barrier(lambda: None)
+                self._barrier(last)
         finally:
             with self._lock:
-                self._finish(refusal())
+                self._finish(not_active())
 
     def _is_awaiting(self) -> bool:
         """Say whether a caller waits for the store."""
@@ -376,14 +378,13 @@ class Threaded:
 
     def _die(self, failure: BaseException) -> None:
         """Answer nobody any more: what the kernel knows is no longer sure. What is durable stays so."""
-        what = type(failure).__name__
-        self._finish(refusal(f"a decision was interrupted by {what}; close the broker and open it again"))
+        self._finish(interrupted_by(failure))
 
     def _finish(self, end: Answered) -> None:
         if self._is_ended:
             return
         self._is_ended, self._refusal = True, end
-        slots = [*self._slots.values(), *(entry.slot for entry, _ in self._queue if isinstance(entry, Errand))]
+        slots = [*self._slots.values(), *(entry.slot for entry, _ in self._queue if isinstance(entry, ThreadBarrier))]
         self._slots.clear()
         self._queue.clear()
         self._is_leading = False
@@ -395,4 +396,4 @@ class Threaded:
     def forget(self) -> None:
         """End in the child of a fork, whatever the other threads of the parent were at."""
         self._lock = threading.Lock()
-        self._finish(refusal("it belongs to the process that this one was forked from"))
+        self._finish(not_active("it belongs to the process that this one was forked from"))

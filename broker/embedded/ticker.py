@@ -10,8 +10,8 @@ import math
 import threading
 import time
 
-from oms_journal.broker.embedded.runtime import Running
-from oms_journal.broker.embedded.threads import Threaded
+from oms_journal.broker.embedded.runtime import Runtime
+from oms_journal.broker.embedded.threads import ThreadDispatcher
 
 _log = logging.getLogger("oms.broker")
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("oms.broker")
 class Ticker:
     """The thread, from `start` to `stop`."""
 
-    def __init__(self, running: Running, threads: Threaded, seconds: float) -> None:
+    def __init__(self, running: Runtime, threads: ThreadDispatcher, seconds: float) -> None:
         self._running = running
         self._threads = threads
         self._seconds = seconds

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from heapq import heappush
 
 from oms_journal.broker.block import Reply
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import Code, refuse
 from oms_journal.broker.kernel.conversations.dormancy import conversation, is_kept, put_to_sleep, unit, wake_together
 from oms_journal.broker.kernel.conversations.places import replace
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
@@ -26,17 +26,17 @@ from oms_journal.broker.kernel.state.effects import (
     ReleasePublications,
 )
 from oms_journal.broker.kernel.state.tickets import decide
-from oms_journal.broker.kernel.state.topics import Publication, Subscription
+from oms_journal.broker.kernel.state.topics import Publication, TopicSubscription
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import put, record_of
+from oms_journal.broker.kernel.state.unit_records import put_of_unit, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, Event
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.tables.hold import Window, Withheld
+from oms_journal.broker.kernel.tables.hold import HeldWindow, Hold
 from oms_journal.broker.kernel.tables.ranges import NUMBERS_MAX
 from oms_journal.broker.kernel.topics.removal import (
     REMOVED_AT_ONCE,
-    GoingOn,
-    forget,
+    ResumedLifetimes,
+    forget_publication,
     leave,
     one_less,
     put_subscription,
@@ -45,9 +45,9 @@ from oms_journal.broker.kernel.topics.removal import (
     subscription_record,
     window_changes,
 )
-from oms_journal.broker.kernel.units.transitions import close, closing, status_after
+from oms_journal.broker.kernel.units.transitions import complete, completion_by, status_after
 from oms_journal.broker.records import HOLD_KEY, Flag, Status
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.store.changes import Changes, merge
 
 UNITS_MAX = 1000  # of one command: who calls meanwhile waits for some 10 ms
 _WHAT_THEN = "decide about the oldest first, and let the subscriber receive what is released of them"
@@ -66,7 +66,7 @@ def release_units(world: World, given: ReleaseHeld) -> None:
         status = status_after(each, Event.RELEASE)
         assert status is not None, "what is released waits"
         record = record_of(each, talk, status)._replace(ends=end, back=back, changed=now)
-        puts.append(put(record._replace(flags=record.flags | Flag.RELEASED)))
+        puts.append(put_of_unit(record._replace(flags=record.flags | Flag.RELEASED)))
 
     def apply(_: int) -> None:
         for (talk, each), end, back in zip(found, ends, backs, strict=True):
@@ -87,32 +87,32 @@ def discard_units(world: World, given: DiscardHeld) -> None:
     """Complete held units of work that nobody receives any more. UOW_NOT_FOUND, WRONG_STATUS as above."""
     found = _withheld(world, given.uowids)
     event = Event.CONFIRM if given.status is Status.PROCESSED else Event.DISCARD
-    closings = [(talk, closing(world, talk, each, event)) for talk, each in found]
+    closings = [(talk, completion_by(world, talk, each, event)) for talk, each in found]
     talks, turns = _talks(found), {each: at for at, (_, each) in enumerate(found)}
 
     def apply(_: int) -> None:
         for talk in talks:
             _put_first(talk, turns)
         for talk, done in closings:
-            close(world, talk, done)
+            complete(world, talk, done)
         world.answer(given.handle, Reply())
 
-    changes = together(done.changes for _, done in closings)
+    changes = merge(done.changes for _, done in closings)
     decide(world, changes, Decision(apply, talks, given.handle))
 
 
 def _withheld(world: World, uowids: Sequence[str]) -> list[tuple[Conversation, UnitOfWork]]:
     """Return the units of work, each with its conversation; woken, and by age: who waits gets the oldest first."""
     if len(uowids) > UNITS_MAX:
-        raise BrokerError(Code.VALUE_INVALID, detailed(Code.VALUE_INVALID, f"more than {UNITS_MAX} at once"))
+        raise refuse(Code.VALUE_INVALID, f"more than {UNITS_MAX} at once")
     wake_together(world, uowids)
     found = []
     for uowid in dict.fromkeys(uowids):
         each = unit(world, uowid)
         if each is None:
-            raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, uowid))
+            raise refuse(Code.UOW_NOT_FOUND, uowid)
         if not isinstance(each, UnitOfWork) or not each.is_withheld:
-            raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, f"{uowid} is not held"))
+            raise refuse(Code.WRONG_STATUS, f"{uowid} is not held")
         talk = conversation(world, each.conv_id)
         assert talk is not None, "a unit of work has its conversation"
         if talk.is_pending:
@@ -158,7 +158,7 @@ def _put_first(talk: Conversation, turns: dict[UnitOfWork, int]) -> None:
 def release_publications(world: World, given: ReleasePublications) -> None:
     """Let publications be handed out that are held for a subscription. UOW_NOT_FOUND where one of them is not."""
     subscription, window, orders = _of_window(world, given.subscription_id, given.publication_ids)
-    left = Left(
+    left = RemainingWindow(
         world,
         subscription,
         orders,
@@ -189,14 +189,14 @@ def discard_publications(world: World, given: DiscardPublications) -> None:
         if publications[order].remaining == 1 and not publications[order].inflight
     }
     gone = frozenset(removed.values())
-    left = Left(world, subscription, orders, window.without(orders, publications, removed), gone)
+    left = RemainingWindow(world, subscription, orders, window.without(orders, publications, removed), gone)
 
     def apply(_: int) -> None:
         left.apply()
         for order in orders:
             if order in removed:
                 removed[order].remaining = 0
-                forget(world, removed[order], Status.PROCESSED)
+                forget_publication(world, removed[order], Status.PROCESSED)
             else:
                 one_less(world, publications[order])
         world.answer(given.handle, Reply(topic=subscription.topic.name))
@@ -208,27 +208,27 @@ def discard_publications(world: World, given: DiscardPublications) -> None:
     decide(world, left.changes(), Decision(apply, left.held, given.handle, None, Code.DURABLE_WITHOUT_STORE, undo))
 
 
-class Left:
+class RemainingWindow:
     """What a subscription has left of its window. With nothing held, its own expiration goes on."""
 
     def __init__(
         self,
         world: World,
-        subscription: Subscription,
+        subscription: TopicSubscription,
         orders: Sequence[int],
-        window: Window | None,
+        window: HeldWindow | None,
         gone: frozenset[Publication] = frozenset(),
     ) -> None:
         self._world = world
         self._gone = gone  # that nobody is to have any more
         self._subscription = subscription
         self._window = window
-        self._going_on = GoingOn(world, subscription, orders)
+        self._going_on = ResumedLifetimes(world, subscription, orders)
         self.held = (subscription, *self._going_on.last)
         before = subscription.window.size if subscription.window is not None else 0
         if window is not None and window.size > max(RELEASED_MAX, before):
             text = f"more than {RELEASED_MAX} publications with others between them that it is to have: {_WHAT_THEN}"
-            raise BrokerError(Code.VALUE_INVALID, detailed(Code.VALUE_INVALID, text))
+            raise refuse(Code.VALUE_INVALID, text)
         is_held = window is not None and window.holds_any(subscription.topic.publications)
         self._ends = 0
         if orders and not is_held:
@@ -242,7 +242,7 @@ class Left:
         if self._ends:
             record = subscription_record(subscription)._replace(ends=self._ends)
             parts.append(Changes(puts=[put_subscription(record)]))
-        return together(parts)
+        return merge(parts)
 
     def apply(self) -> None:
         subscription = self._subscription
@@ -255,13 +255,13 @@ class Left:
 
 def _of_window(
     world: World, subscription_id: str, publication_ids: Sequence[str] | None
-) -> tuple[Subscription, Window, list[int]]:
+) -> tuple[TopicSubscription, HeldWindow, list[int]]:
     """Return a subscription, and which of the publications that are held for it are meant; None: all."""
     subscription = world.topics.subscriptions.get(subscription_id)
     if subscription is not None and subscription.is_pending:
         raise Busy(subscription)
     if subscription is None or subscription.window is None:
-        raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, f"nothing is held for {subscription_id}"))
+        raise refuse(Code.UOW_NOT_FOUND, f"nothing is held for {subscription_id}")
     window, publications = subscription.window, subscription.topic.publications
     if publication_ids is None:
         return subscription, window, window.withheld(publications)
@@ -274,7 +274,7 @@ def _of_window(
             or not window.withholds(publication.order)
         ):
             text = f"{publication_id} is not held for {subscription_id}"
-            raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, text))
+            raise refuse(Code.UOW_NOT_FOUND, text)
         orders.append(publication.order)
     return subscription, window, orders
 
@@ -289,7 +289,7 @@ def finish_hold(world: World) -> None:
         return
 
     def apply(_: int) -> None:
-        world.withheld = Withheld()
+        world.withheld = Hold()
         world.log(Level.NOTE, "nothing is held any more of what was restored from a backup")
 
     def undo() -> None:

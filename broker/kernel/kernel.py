@@ -12,15 +12,22 @@ from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from oms_journal.broker import rules
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import API_VERSION_MAX, Function, Option, Reply, Request
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.kernel.conversations.ending import end_conversation
 from oms_journal.broker.kernel.conversations.messages import reply_error, send_message, undo
 from oms_journal.broker.kernel.joint_commit import commit_together
 from oms_journal.broker.kernel.operator_commands import administer
-from oms_journal.broker.kernel.participants.logon import deregister, finish_quiescing, log_off, log_on, lose, register
-from oms_journal.broker.kernel.restart.start import start
+from oms_journal.broker.kernel.participants.logon import (
+    deregister,
+    drop_participant,
+    finish_quiescing,
+    log_off,
+    log_on,
+    register,
+)
+from oms_journal.broker.kernel.restart.start import place_restored
 from oms_journal.broker.kernel.state.conversation import Conversation
-from oms_journal.broker.kernel.state.decision import Busy, Held, Waiter
+from oms_journal.broker.kernel.state.decision import Busy, Lockable, Waiter
 from oms_journal.broker.kernel.state.effects import (
     Abandoned,
     AllowNew,
@@ -38,7 +45,7 @@ from oms_journal.broker.kernel.state.effects import (
     Tick,
 )
 from oms_journal.broker.kernel.state.participant import Participant, name_of
-from oms_journal.broker.kernel.state.tickets import find_store, give_up, lose_store, make_durable
+from oms_journal.broker.kernel.state.tickets import confirm, find_store, lose_store, reject
 from oms_journal.broker.kernel.state.world import Restored, World
 from oms_journal.broker.kernel.ticks import tick
 from oms_journal.broker.kernel.topics.delivery import (
@@ -50,7 +57,7 @@ from oms_journal.broker.kernel.topics.delivery import (
     unsubscribe,
 )
 from oms_journal.broker.kernel.topics.publish import send_publication
-from oms_journal.broker.kernel.topics.removal import sweep
+from oms_journal.broker.kernel.topics.removal import remove_done
 from oms_journal.broker.kernel.units.receive import receive, serve, serve_all, serve_participant, services_of
 from oms_journal.broker.kernel.units.send import send
 from oms_journal.broker.kernel.units.syncpoint import syncpoint
@@ -62,7 +69,7 @@ VERSION_TEXT = "OMS Broker 1"
 _OF_ANYBODY = (Function.VERSION, Function.KERNELVERS)
 _OF_SERVERS = (Function.RECEIVE, Function.DEREGISTER)  # what a server may say depends on what it serves
 
-Room = Callable[[World, Call, Participant], None]
+CallFunction = Callable[[World, Call, Participant], None]
 
 
 class Kernel:
@@ -70,7 +77,7 @@ class Kernel:
 
     def __init__(self, attributes: Attributes, restored: Restored, identifiers: Identifiers) -> None:
         self.world = World(attributes, restored, identifiers)
-        start(self.world, restored)
+        place_restored(self.world, restored)
 
     def take(self, given: Input, now: int, late: int = 0) -> list[Effect]:
         """Return what the input brings about; `now` is microseconds since 1970 UTC, and only shown.
@@ -146,20 +153,20 @@ class Kernel:
             self._guard(lambda: serve_subscribers(world, topic))
         elif world.topics.sweeping:
             topic = world.topics.sweeping.popleft()
-            self._guard(lambda: sweep(world, topic))
+            self._guard(lambda: remove_done(world, topic))
         else:
             who = world.leaving.popleft()
             if who.later and not who.pending:
                 world.leaving.appendleft(who)  # others may wait behind the first
                 self._again(who.later.popleft(), None)
 
-    def _again(self, given: Waiter, held: Held | None) -> None:
+    def _again(self, given: Waiter, held: Lockable | None) -> None:
         if isinstance(given, Call):
             self._call(given, held)
         else:
             self._hear(given)
 
-    def _call(self, call: Call, came_from: Held | None = None) -> None:
+    def _call(self, call: Call, came_from: Lockable | None = None) -> None:
         world = self.world
         mark = len(world.effects)
         try:
@@ -208,7 +215,7 @@ class Kernel:
             is_logged_on=participant is not None and participant.has_logged_on,
         )
         if refusal is not None:
-            raise BrokerError(refusal.code, detailed(refusal.code, refusal.detail))
+            raise refuse(refusal.code, refusal.detail)
         if request.broker_id and request.broker_id != world.attributes.broker.broker_id:
             raise BrokerError(Code.INVALID_BROKER_ID)
         if function in _OF_ANYBODY:
@@ -225,7 +232,7 @@ class Kernel:
                 raise BrokerError(Code.NEW_LOCATION)
             world.move(participant, call.caller)
         participant.used = world.clocks.volatile + world.late
-        room = _ROOMS[function]
+        room = _FUNCTIONS[function]
         if room is send and not request.option:
             room = send_message
         elif request.parts:
@@ -236,9 +243,9 @@ class Kernel:
         world = self.world
         match given:
             case Durable():
-                make_durable(world, given)
+                confirm(world, given)
             case Failed():
-                give_up(world, given)
+                reject(world, given)
             case Tick():
                 tick(world, given)
             case Gone():
@@ -291,7 +298,7 @@ def _lose_connection(world: World, given: Gone) -> None:
         if participant.pending:
             participant.later.append(given)
         else:
-            lose(world, participant, is_untried=given.is_untried)
+            drop_participant(world, participant, is_untried=given.is_untried)
 
 
 def _abandon(world: World, handle: int) -> None:
@@ -301,7 +308,7 @@ def _abandon(world: World, handle: int) -> None:
         world.parking.remove(parked)
         return
     for decision in world.pending.values():
-        waiting: list[MutableSequence[Waiter]] = [held.queued for held in decision.held]
+        waiting: list[MutableSequence[Waiter]] = [held.queued for held in decision.locks]
         if decision.who is not None:
             waiting.append(decision.who.later)
         for queue in waiting:
@@ -326,7 +333,7 @@ def versions(world: World, request: Request) -> str:
     return text
 
 
-_ROOMS: Mapping[Function, Room] = {
+_FUNCTIONS: Mapping[Function, CallFunction] = {
     Function.LOGON: log_on,
     Function.LOGOFF: log_off,
     Function.REGISTER: register,

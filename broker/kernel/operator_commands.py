@@ -8,7 +8,7 @@ Whose the unit of work is does not matter, and whoever has it hears of it with t
 what was being sent or received is found no more.
 """
 
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.kernel.conversations.dormancy import conversation, unit
 from oms_journal.broker.kernel.hold_release import (
     discard_publications,
@@ -36,14 +36,14 @@ from oms_journal.broker.kernel.state.effects import (
 from oms_journal.broker.kernel.state.replies import check_is_released, reply_of
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import put, record_of
+from oms_journal.broker.kernel.state.unit_records import put_of_unit, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, Event
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.topics.subscribe import subscribe_for, unsubscribe_for
 from oms_journal.broker.kernel.units.expiry import accept_again
 from oms_journal.broker.kernel.units.send import code_of_loss
 from oms_journal.broker.kernel.units.syncpoint import delete_status
-from oms_journal.broker.kernel.units.transitions import close, closing, closing_as, status_after
+from oms_journal.broker.kernel.units.transitions import complete, completion_as, completion_by, status_after
 from oms_journal.broker.records import Status, UowRecord
 from oms_journal.broker.store.changes import Changes
 
@@ -82,11 +82,11 @@ def purge(world: World, given: Purge) -> None:
         delete_status(world, found, given.handle, None)
         return
     talk = _talk(world, found)
-    done = closing_as(world, talk, found, None)
+    done = completion_as(world, talk, found, None)
 
     def apply(_: int) -> None:
         reply = reply_of(talk, found, found.status)
-        close(world, talk, done)
+        complete(world, talk, done)
         world.answer(given.handle, reply)
 
     decide(world, done.changes, Decision(apply, (talk,), given.handle, code=code_of_loss(found)))
@@ -95,7 +95,7 @@ def purge(world: World, given: Purge) -> None:
 def set_status(world: World, given: SetStatus) -> None:
     """Let a unit of work that waits, or is put off, be received at once, or never. WRONG_STATUS for any other."""
     if given.status not in (ACCEPTED, Status.CANCELLED):
-        raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, "it is moved to ACCEPTED or CANCELLED only"))
+        raise refuse(Code.WRONG_STATUS, "it is moved to ACCEPTED or CANCELLED only")
     found = _found(world, given.uowid)
     if isinstance(found, UowRecord):
         raise BrokerError(Code.WRONG_STATUS, f"{Code.WRONG_STATUS.text}: {found.uowid} is {found.status.name}")
@@ -103,11 +103,11 @@ def set_status(world: World, given: SetStatus) -> None:
     if given.status is ACCEPTED:
         _accept(world, given, talk, found)
         return
-    done = closing(world, talk, found, Event.STOP)
+    done = completion_by(world, talk, found, Event.STOP)
 
     def apply(_: int) -> None:
         reply = reply_of(talk, found, Status.CANCELLED)
-        close(world, talk, done)
+        complete(world, talk, done)
         world.answer(given.handle, reply)
 
     decide(world, done.changes, Decision(apply, (talk,), given.handle, code=code_of_loss(found)))
@@ -124,7 +124,7 @@ def _accept(world: World, given: SetStatus, talk: Conversation, found: UnitOfWor
 
     changes = Changes()
     if found.back and found.is_recorded:
-        changes = Changes(puts=[put(record_of(found, talk, ACCEPTED)._replace(back=0, changed=world.now))])
+        changes = Changes(puts=[put_of_unit(record_of(found, talk, ACCEPTED)._replace(back=0, changed=world.now))])
     decide(world, changes, Decision(apply, (talk,), given.handle, code=code_of_loss(found)))
 
 

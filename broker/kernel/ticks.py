@@ -13,28 +13,28 @@ and at nothing else, and at so much of it that it takes a moment; the rest follo
 from contextlib import suppress
 
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.kernel.conversations.dormancy import identifier
-from oms_journal.broker.kernel.conversations.ending import end
+from oms_journal.broker.kernel.conversations.ending import end_side
 from oms_journal.broker.kernel.conversations.places import replace
 from oms_journal.broker.kernel.hold_release import finish_hold
-from oms_journal.broker.kernel.participants.logon import lose
+from oms_journal.broker.kernel.participants.logon import drop_participant
 from oms_journal.broker.kernel.state.conversation import Conversation, Side
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import Tick
-from oms_journal.broker.kernel.state.tickets import CLOCK_STEP, clock_changes, decide, tell_store
+from oms_journal.broker.kernel.state.tickets import CLOCK_STEP, clock_changes, decide, write_missed
 from oms_journal.broker.kernel.state.unit_states import Event
 from oms_journal.broker.kernel.state.world import World, nonact_of
 from oms_journal.broker.kernel.topics.removal import expire
 from oms_journal.broker.kernel.units.expiry import end_lifetimes
-from oms_journal.broker.kernel.units.transitions import close, closing
-from oms_journal.broker.store.changes import together
+from oms_journal.broker.kernel.units.transitions import complete, completion_by
+from oms_journal.broker.records import identifier
+from oms_journal.broker.store.changes import merge
 
 
 def tick(world: World, given: Tick) -> None:
     """Let time pass, and end what is due."""
     world.clocks = world.clocks.ticked(given.elapsed)
     if world.dues.is_untold and world.is_store_up:
-        tell_store(world)
+        write_missed(world)
     _write_clock(world)
     _end_waits(world)
     world.topics.come_again(world.clocks.volatile)
@@ -62,7 +62,7 @@ def _end_waits(world: World) -> None:
         world.refuse(parked.call.handle, Code.WAIT_TIMED_OUT)
         talk = world.conversations.get(str(parked.places[0]))
         if talk is not None and talk.is_one_shot:
-            end(talk, Side.CLIENT, Code.PARTNER_TIMED_OUT)
+            end_side(talk, Side.CLIENT, Code.PARTNER_TIMED_OUT)
             talk.plain[Side.SERVER].clear()
             replace(world, talk)
             world.touch(talk)
@@ -80,7 +80,7 @@ def _end_participants(world: World) -> None:
         world.arm_participant(participant, nonact_of(world, participant))
         if participant.due and participant.due <= world.clocks.volatile and not participant.pending:
             with suppress(Busy):  # it is looked at again with the next tick
-                lose(world, participant, Code.PARTNER_TIMED_OUT)
+                drop_participant(world, participant, Code.PARTNER_TIMED_OUT)
 
 
 def _end_conversations(world: World) -> None:
@@ -95,15 +95,15 @@ def _end_conversations(world: World) -> None:
 
 
 def _end_conversation(world: World, talk: Conversation) -> None:
-    closings = [closing(world, talk, sent, Event.CONVERSATION_OVER) for sent in talk.sending if sent is not None]
+    closings = [completion_by(world, talk, sent, Event.CONVERSATION_OVER) for sent in talk.sending if sent is not None]
 
     def apply(_: int) -> None:
         for done in closings:
-            close(world, talk, done)
+            complete(world, talk, done)
         talk.ended = [Code.CONVERSATION_TIMED_OUT, Code.CONVERSATION_TIMED_OUT]
         for messages in talk.plain:
             messages.clear()
         world.touch(talk)
 
     with suppress(BrokerError):  # no store: what is persistent stays until it is back
-        decide(world, together(done.changes for done in closings), Decision(apply, (talk,)))
+        decide(world, merge(done.changes for done in closings), Decision(apply, (talk,)))

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from oms_journal.broker.block_json import parsed
+from oms_journal.broker.block_json import parse_json
 from oms_journal.broker.migration.stream import Tally
 
 PROTOCOL = 1
@@ -31,7 +31,7 @@ class MoveRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class StoreOffer:
     """What a broker says of itself and of its store."""
 
     protocol: int = PROTOCOL
@@ -49,14 +49,14 @@ class Offer:
         whose = f" of broker {self.owner}" if self.owner else ""
         return f"the {self.driver} store{whose} in {self.place} on {self.host}"
 
-    def is_same_store(self, other: "Offer") -> bool:
+    def is_same_store(self, other: "StoreOffer") -> bool:
         """Say whether the two are one store."""
         if self.identity and other.identity:
             return self.identity == other.identity
         return (self.host, self.place) == (other.host, other.place)
 
 
-def partner_refusal(mine: Offer, theirs: Offer) -> str:
+def partner_refusal(mine: StoreOffer, theirs: StoreOffer) -> str:
     """Return why the two do not go together, "" where they do."""
     if theirs.protocol != PROTOCOL or theirs.version != mine.version:
         return (
@@ -70,36 +70,36 @@ def partner_refusal(mine: Offer, theirs: Offer) -> str:
     return ""
 
 
-def encode_offer(offer: Offer) -> dict[str, Any]:
+def encode_offer(offer: StoreOffer) -> dict[str, Any]:
     """Return the offer as JSON has it."""
     return asdict(offer)
 
 
-def decode_offer(document: Any) -> Offer:
+def decode_offer(document: Any) -> StoreOffer:
     """Return what a partner has said of itself. ValueError."""
     if not isinstance(document, dict):
         raise ValueError("an offer is a JSON object")
-    types = {field.name: field.type for field in fields(Offer)}
+    types = {field.name: field.type for field in fields(StoreOffer)}
     for name, value in document.items():
         if name not in types or type(value) is not types[name]:
             raise ValueError(f"an offer with {name}={value!r}")
     if missing := [name for name in ("protocol", "version", "mode", "driver", "place", "host") if name not in document]:
         raise ValueError(f"an offer without {', '.join(missing)}")
-    return Offer(**document)
+    return StoreOffer(**document)
 
 
 # The marks in the target.
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LoadMark:
     """What stands in a store that is, or was, loaded: from where, and once it is finished what."""
 
-    source: Offer
+    source: StoreOffer
     begun: int  # microseconds since 1970 UTC
     summary: Mapping[str, Tally] | None = None
 
-    def is_of(self, source: Offer) -> bool:
+    def is_of(self, source: StoreOffer) -> bool:
         """Say whether the load is of this source, be it that its broker was started since."""
         mine = self.source
         same = (mine.driver, mine.owner, mine.created) == (source.driver, source.owner, source.created)
@@ -110,7 +110,7 @@ class Mark:
         return f"{self.source}, begun {at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def encode_mark(mark: Mark) -> bytes:
+def encode_mark(mark: LoadMark) -> bytes:
     """Return the mark as the value of its key."""
     document = {"source": str(mark.source), "begun": mark.begun, "offer": encode_offer(mark.source)}
     if mark.summary is not None:
@@ -118,14 +118,14 @@ def encode_mark(mark: Mark) -> bytes:
     return json.dumps(document).encode()
 
 
-def decode_mark(value: bytes) -> Mark:
+def decode_mark(value: bytes) -> LoadMark:
     """Return the mark that stands in a store. ValueError."""
     try:
-        document = parsed(value)
+        document = parse_json(value)
         summary, begun = document.get("summary"), _number(document["begun"])
         if begun > BEGUN_MAX:
             raise ValueError(f"a load that began {begun} microseconds after 1970")
-        return Mark(decode_offer(document["offer"]), begun, None if summary is None else decode_summary(summary))
+        return LoadMark(decode_offer(document["offer"]), begun, None if summary is None else decode_summary(summary))
     except (AttributeError, KeyError, TypeError) as failure:
         raise ValueError(f"a mark that cannot be read: {failure!r}") from failure
 

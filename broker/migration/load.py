@@ -21,21 +21,35 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal_contents import has_data
 from oms_journal.broker.drivers.open import open_store, place_of
 from oms_journal.broker.drivers.sqlite import SqliteStore
-from oms_journal.broker.migration.agreement import Mark, MoveRefused, Offer, decode_mark, encode_mark, partner_refusal
+from oms_journal.broker.migration.agreement import (
+    LoadMark,
+    MoveRefused,
+    StoreOffer,
+    decode_mark,
+    encode_mark,
+    partner_refusal,
+)
 from oms_journal.broker.migration.stream import (
     Decoder,
     NotAReplica,
     Tallies,
     Tally,
     differences,
-    encode,
+    encode_part,
     reported,
     scan,
 )
 from oms_journal.broker.migration.unload import Progress, begin_report, own_offer
 from oms_journal.broker.store.changes import Changes, Put
 from oms_journal.broker.store.report import Action
-from oms_journal.broker.store.start import LOADED_KEY, LOADING_KEY, StartRefused, Store, StoreError, StoreUnavailable
+from oms_journal.broker.store.start import (
+    LOADED_KEY,
+    LOADING_KEY,
+    PersistentStore,
+    StartRefused,
+    StoreError,
+    StoreUnavailable,
+)
 from oms_journal.database.bulk.locked import LockedView
 from oms_journal.database.bulk.values import in_order
 from oms_journal.database.options import system_clock
@@ -57,9 +71,9 @@ class Loading:
     def __init__(self, attributes: Attributes, report: str | None) -> None:
         self._attributes = attributes
         self._report = report
-        self._store: Store | None = None
+        self._store: PersistentStore | None = None
         self._standstill: LockedView | None = None  # a journal with an unfinished load, locked and not opened
-        self._mark: Mark | None = None
+        self._mark: LoadMark | None = None
         self._decoder = Decoder()
         self.stage = Stage.EMPTY
         self.parts = 0  # taken in
@@ -101,7 +115,7 @@ class Loading:
                 "empty store: give another one; nothing was changed",
             )
 
-    def begin(self, source: Offer) -> bool:
+    def begin(self, source: StoreOffer) -> bool:
         """Begin, or begin again, the load of a source; False where it is there already, and only to be compared.
 
         MoveRefused: then nothing was changed. StoreError, StartRefused.
@@ -117,7 +131,7 @@ class Loading:
             )
         if self.stage is Stage.FINISHED:
             return False
-        self._mark = Mark(source, system_clock())
+        self._mark = LoadMark(source, system_clock())
         self._decoder, self.parts = Decoder(), 0
         put = Put(LOADING_KEY, encode_mark(self._mark))
         if self.stage is Stage.UNFINISHED:
@@ -169,16 +183,16 @@ class Loading:
         if mine.last < last:
             found.append(f"numbers: up to {mine.last:,} here, {last:,} there")
         if not found and self.stage is Stage.UNFINISHED:
-            self._mark = Mark(mark.source, mark.begun, mine.summary())
+            self._mark = LoadMark(mark.source, mark.begun, mine.summary())
             store.commit(Changes(puts=[Put(LOADED_KEY, encode_mark(self._mark))], drops=[LOADING_KEY]))
             self.stage = Stage.FINISHED
         return found
 
-    def _read(self, store: Store, progress: Callable[[int], None]) -> Tallies:
+    def _read(self, store: PersistentStore, progress: Callable[[int], None]) -> Tallies:
         tallies, report = Tallies(), begin_report(self._attributes, self._report)
         try:
             for part in scan(store):
-                tallies.take(part, encode(part))
+                tallies.take(part, encode_part(part))
                 if report is not None and (line := reported(part, Action.LOADED)) is not None:
                     report.write([line], system_clock())
                 progress(tallies.count)
@@ -200,7 +214,7 @@ def _record(standstill: LockedView, key: str) -> bytes | None:
     return next((value for found, value in in_order(standstill.state(), key) if found == key.encode()), None)
 
 
-def _mark_in(value: bytes) -> Mark:
+def _mark_in(value: bytes) -> LoadMark:
     try:
         return decode_mark(value)
     except ValueError as failure:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from oms_journal.broker.records import MASTER, MASTER_KEY, PUBLICATION, UOW, RecordError, RecordKind, kind_of
-from oms_journal.broker.store.report import TYPES, Action, Reported
+from oms_journal.broker.store.report import TYPES, Action, ReportLine
 from oms_journal.broker.store.start import STORE_PREFIX, MessageUnreadable
 from oms_journal.broker.store.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from oms_journal.journal.format.records import decode_properties, encode_properties
@@ -68,7 +68,7 @@ def _text(text: str) -> bytes:
     return struct.pack(_SIZE, len(data)) + data
 
 
-def encode(part: Loaded) -> bytes:
+def encode_part(part: Loaded) -> bytes:
     """Return the part as bytes of the stream."""
     match part:
         case StoredMessage():
@@ -101,7 +101,7 @@ def chunks(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class NotAReplica(ValueError):
-    """The bytes are not what `encode` makes."""
+    """The bytes are not what `encode_part` makes."""
 
 
 class Decoder:
@@ -240,7 +240,7 @@ def told(summary: Summary) -> str:
     return ", ".join(f"{tally.count:,} {name} ({tally.bytes:,} bytes)" for name, tally in summary.items()) or "nothing"
 
 
-def reported(part: Loaded, action: Action) -> Reported | None:
+def reported(part: Loaded, action: Action) -> ReportLine | None:
     """Return what the report says of a part; None of what is no record of the broker's.
 
     Elements are the messages of a unit of work or publication, Total length is the record with their payloads: the
@@ -258,4 +258,4 @@ def reported(part: Loaded, action: Action) -> Reported | None:
             identifier = MASTER.decode(part.value).broker_id
     except RecordError:  # it is moved as it is, whatever it is
         elements = 0
-    return Reported(identifier, kind, action, elements, length)
+    return ReportLine(identifier, kind, action, elements, length)

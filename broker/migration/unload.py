@@ -16,8 +16,8 @@ from oms_journal.broker.drivers.journal import ERASING_KEY
 from oms_journal.broker.drivers.journal_contents import JournalSource
 from oms_journal.broker.drivers.open import place_of, version
 from oms_journal.broker.drivers.sqlite_contents import SqliteSource
-from oms_journal.broker.migration.agreement import Offer
-from oms_journal.broker.migration.stream import Readable, Tallies, chunks, encode, reported, scan
+from oms_journal.broker.migration.agreement import StoreOffer
+from oms_journal.broker.migration.stream import Readable, Tallies, chunks, encode_part, reported, scan
 from oms_journal.broker.records import MASTER, MASTER_KEY, MasterRecord, RecordError
 from oms_journal.broker.store.report import Action, Report, report_path
 from oms_journal.broker.store.start import LOADING_KEY, RESTORED_KEY, StartRefused, StoreError
@@ -42,11 +42,11 @@ class Source(Readable, Protocol):
         """Let go of the store."""
 
 
-def own_offer(attributes: Attributes) -> Offer:
+def own_offer(attributes: Attributes) -> StoreOffer:
     """Return what a broker says of itself and its store before it has opened that."""
     driver, place = place_of(attributes)
     mode, host = attributes.broker.run_mode, platform.node()
-    return Offer(version=version(), mode=mode, driver=driver, place=str(place), host=host)
+    return StoreOffer(version=version(), mode=mode, driver=driver, place=str(place), host=host)
 
 
 class Unloading:
@@ -92,7 +92,7 @@ class Unloading:
 
     def _encoded(self, report: Report | None, progress: Progress) -> Iterator[bytes]:
         for part in scan(self._source):
-            data = encode(part)
+            data = encode_part(part)
             self.tallies.take(part, data)
             if report is not None and (line := reported(part, Action.UNLOADED)) is not None:
                 report.write([line], self._clock())

@@ -22,23 +22,24 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.open import open_store, spool_directory
 from oms_journal.broker.embedded.async_broker import AsyncBroker
-from oms_journal.broker.embedded.beginning import Wanted, with_start
+from oms_journal.broker.embedded.beginning import StartOptions, with_start
+from oms_journal.broker.migration.agreement import MODES, UNLOAD
 from oms_journal.broker.server.admin.commands import tell_held
 from oms_journal.broker.server.http.routes import web_listener
-from oms_journal.broker.server.migration.progress import Show, no_show
+from oms_journal.broker.server.migration.exchange import MoveFailed, MoveProgress, Show, no_show
 from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.runtime.listeners import HeldPort
-from oms_journal.broker.server.runtime.log import Complaints, event
-from oms_journal.broker.server.runtime.state import Listener, PortRefused, Served
+from oms_journal.broker.server.runtime.log import LoopErrorLog, event
+from oms_journal.broker.server.runtime.state import Listener, PortRefused, ServerState
 from oms_journal.broker.server.runtime.tls import HANDSHAKES_MAX
 from oms_journal.broker.server.security.access import Access
-from oms_journal.broker.server.security.file_modes import warn_of_wide
+from oms_journal.broker.server.security.file_modes import warn_of_wide_modes
 from oms_journal.broker.server.standby.standby import Standby, StandbyEnds
 from oms_journal.broker.server.stomp.listener import StompListener
 from oms_journal.journal.disk import RealDisk
@@ -53,7 +54,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 FILES_BESIDE = 200 + 2 * HANDSHAKES_MAX  # that a broker has open beside its connections
-MOVES = ("PSTORE-UNLOAD", "PSTORE-LOAD")  # run modes
+T = TypeVar("T")
 LOOK_SECONDS = 0.25  # between two looks whether the store is still this broker's
 
 
@@ -88,7 +89,7 @@ class Server:
         self._stopping = asyncio.Event()
         self._why = "it was asked to"
         run_mode, started = attributes.broker.run_mode, datetime.now(UTC).timestamp()
-        self._served = Served(
+        self._served = ServerState(
             attributes=attributes,
             stop=self.stop,
             run_mode=run_mode,
@@ -115,7 +116,7 @@ class Server:
         AccessRefused, StartRefused, PortRefused; StandbyEnds of a standby that cannot be one; StoreTaken; MoveFailed.
         """
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(Complaints())
+        loop.set_exception_handler(LoopErrorLog())
         _tell(self._attributes)
         for number in _SIGNALS:
             loop.add_signal_handler(number, self.stop, number.name)
@@ -133,7 +134,7 @@ class Server:
         _allow_files(3 * self._limits.connections + FILES_BESIDE)
         try:
             web = web_listener(served, certificate=self._access.certificate)
-            if served.run_mode in MOVES:
+            if served.run_mode in MODES:
                 return await self._move(web, ready)
             if web is not None:
                 await self._start(web, self._access.web_host, self._attributes.broker.http_port)
@@ -159,22 +160,21 @@ class Server:
             raise StoreTaken(self._taken)
         return ""
 
-    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
-        """Return when it is done, or when the server is to stop: then it is cancelled."""
-        tasks = [asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())]
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Return what it comes to; None when the server is to stop before: then it is cancelled."""
+        working, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((working, stopped), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in tasks:
+            for task in (working, stopped):
                 task.cancel()
-            found, _ = await asyncio.gather(*tasks, return_exceptions=True)
-        if isinstance(found, BaseException) and not isinstance(found, asyncio.CancelledError):
-            raise found
+            await asyncio.gather(working, stopped, return_exceptions=True)
+        return None if working.cancelled() else working.result()
 
     # The run modes.
 
-    def _wanted(self) -> Wanted:
-        return Wanted(
+    def _wanted(self) -> StartOptions:
+        return StartOptions(
             attributes=self._attributes,
             erase=self._erase,
             erases_once=True,
@@ -182,13 +182,13 @@ class Server:
             create=self._create,
         )
 
-    async def _begin(self, wanted: Wanted) -> None:
+    async def _begin(self, wanted: StartOptions) -> None:
         """Be the standard broker: open the store, restore it, and listen for STOMP. StartRefused, PortRefused."""
         served, began = self._served, time.monotonic()
         broker = AsyncBroker(wanted)
         async with AsyncExitStack() as undone:
             await undone.enter_async_context(broker)
-            await asyncio.to_thread(warn_of_wide, self._attributes)
+            await asyncio.to_thread(warn_of_wide_modes, self._attributes)
             undone.callback(self._refuse)
             for name, host, port in self._stomp_ports():
                 listener = self._stomp_listener(broker, name)
@@ -219,13 +219,22 @@ class Server:
         """Move the store from or to the partner, with HTTP alone; return what was moved. MoveFailed, StartRefused."""
         if web is None or find_spec("httpx") is None:
             raise PortRefused("a store is moved over HTTP: pip install 'oms-journal[server]'")
-        from oms_journal.broker.server.migration.exchange import begun, run_until
+        from oms_journal.broker.server.migration.load_side import LoadSide
+        from oms_journal.broker.server.migration.unload_side import UnloadSide
 
-        moving = begun(self._served, self._show, report=self._report)
+        side = UnloadSide if self._served.run_mode == UNLOAD else LoadSide
+        moving = side(self._served, MoveProgress(self._served, self._show), self._report)
+        self._served.moving = moving
         await self._start(web, self._access.web_host, self._attributes.broker.http_port)
         _log.info("listening for %s to move the store", ", ".join(self._listening()))
         ready(self._listening())
-        return await run_until(moving, self._stopping)
+        try:
+            text = await self._unless_stopped(moving.run())
+        finally:
+            await moving.close()
+        if text is None:
+            raise MoveFailed("the server was stopped before the store was moved; start both again, and it begins anew")
+        return text
 
     async def _take_over(self, passing: Holder | None, *, begins: bool) -> None:
         """Become the standard broker. StartRefused, PortRefused."""
@@ -330,7 +339,7 @@ def _port_refused(name: str, host: str, port: int) -> Iterator[None]:
         raise PortRefused(f"cannot listen for {name} on {host}:{port}: {reason}") from failure
 
 
-def _by_whom(served: Served) -> str:
+def _by_whom(served: ServerState) -> str:
     """Return who has the store, as far as its lock file says it."""
     with suppress(JournalError, OSError):
         holder = read_holder(RealDisk(), spool_directory(served.attributes))

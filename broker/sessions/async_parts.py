@@ -13,7 +13,7 @@ from oms_journal.broker.sessions.requests import (
     Beside,
     Message,
     PublicationStatus,
-    Speaker,
+    RequestFactory,
     UnitStatus,
     Wait,
     checked,
@@ -23,11 +23,11 @@ from oms_journal.broker.sessions.requests import (
 from oms_journal.broker.sessions.verbs import (
     AGAIN,
     Again,
+    OutgoingUnit,
     Publishing,
     Reading,
     ReceivingPublication,
     ReceivingUnit,
-    Sending,
     check_said,
 )
 from oms_journal.database.arguments import flag
@@ -39,7 +39,7 @@ class AsyncAsking(Protocol):
     """A session, as what it gives out needs it."""
 
     @property
-    def speaker(self) -> Speaker: ...
+    def speaker(self) -> RequestFactory: ...
 
     @property
     def reading(self) -> Reading: ...
@@ -79,7 +79,7 @@ class AsyncSettled(ABC):
                     await self.backout()
 
 
-class AsyncSentUnit(Sending, AsyncSettled):
+class AsyncSentUnit(OutgoingUnit, AsyncSettled):
     """A unit of work that is being sent. Nobody sees it before it is committed, and then all of it."""
 
     def __init__(self, session: AsyncAsking, to: dict[str, Any], terms: dict[str, Any]) -> None:
@@ -257,4 +257,4 @@ class AsyncSubscription:
 
     async def unsubscribe(self) -> None:
         """End the subscription; what was not received is gone for this user."""
-        checked(await self._session.ask(self._session.speaker.say(Function.UNSUBSCRIBE, topic=self.topic)))
+        checked(await self._session.ask(self._session.speaker.request(Function.UNSUBSCRIBE, topic=self.topic)))

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, Unpack
 
-from oms_journal.broker.answers import Answered, Physical, handing_back
+from oms_journal.broker.answers import Answered, Physical, compensation
 from oms_journal.broker.block import ANY, NONE, Function, Option, Request, ServiceName
 from oms_journal.broker.codes import Code
 from oms_journal.broker.sessions.async_parts import (
@@ -29,8 +29,8 @@ from oms_journal.broker.sessions.requests import (
     Beside,
     Message,
     PublicationStatus,
+    RequestFactory,
     Said,
-    Speaker,
     Terms,
     UnitStatus,
     Wait,
@@ -69,7 +69,7 @@ class AsyncSession:
     def __init__(self, broker: AsyncEntrance, user: str, token: str, fields: dict[str, Any]) -> None:
         self.user = user
         self.token = token
-        self.speaker = Speaker(user, token, fields)
+        self.speaker = RequestFactory(user, token, fields)
         self.reading = Reading()
         self._broker = broker
         self._caller = broker.new_caller()
@@ -103,7 +103,7 @@ class AsyncSession:
             answered = await self.ask(request)
             return made(answered)
         except BaseException:
-            back = handing_back(request, answered.reply) if answered is not None else None
+            back = compensation(request, answered.reply) if answered is not None else None
             if back is not None:
                 self.reading.lose(back.uowid)
                 self._broker.post(back, caller=self._caller)
@@ -111,11 +111,11 @@ class AsyncSession:
 
     async def log_on(self) -> None:
         """LOGON: units of work and topics need it. With a token, it takes the place of another session of both."""
-        checked(await self.ask(self.speaker.say(Function.LOGON)))
+        checked(await self.ask(self.speaker.request(Function.LOGON)))
 
     async def log_off(self) -> None:
         """LOGOFF: what was being sent or received is backed out; what was committed waits."""
-        if (await self.ask(self.speaker.say(Function.LOGOFF))).reply.code is not Code.OK:
+        if (await self.ask(self.speaker.request(Function.LOGOFF))).reply.code is not Code.OK:
             self._broker.gone(self._caller)
 
     async def recover(self, conv_id: str = "") -> UnitStatus | None:
@@ -173,21 +173,21 @@ class AsyncSession:
     async def end_conversation(self, conv_id: str, *, cancel: bool = False) -> None:
         """End a conversation: EOC. What was committed can still be received, then the partner is told."""
         option = Option.CANCEL if flag(cancel, "cancel") else Option.NONE
-        checked(await self.ask(self.speaker.say(Function.EOC, option, conv_id=conv_id)))
+        checked(await self.ask(self.speaker.request(Function.EOC, option, conv_id=conv_id)))
 
     # Receiving.
 
     async def register(self, service: AnyService) -> None:
         """Serve a service from now on. BrokerError 00210043 when the attributes define none of this name."""
         named = names(service)  # for good: a list may be another one when the session begins anew
-        checked(await self.ask(self.speaker.say(Function.REGISTER, **service_fields(named))))
+        checked(await self.ask(self.speaker.request(Function.REGISTER, **service_fields(named))))
         self._services[named] = None
 
     async def deregister(self, service: AnyService | None = None, option: Option = Option.NONE) -> None:
         """Serve it no longer, or none at all; QUIESCE lets conversations end, IMMED backs out what is under way."""
         named = None if service is None else names(service)
         fields: dict[str, Any] = {} if named is None else service_fields(named)
-        checked(await self.ask(self.speaker.say(Function.DEREGISTER, option, **fields)))
+        checked(await self.ask(self.speaker.request(Function.DEREGISTER, option, **fields)))
         if named is None:
             self._services.clear()
         else:
@@ -266,7 +266,7 @@ class AsyncSession:
     async def subscribe(self, topic: str, *, durable: bool = False) -> AsyncSubscription:
         """Subscribe to what is published from now on, or go on with a subscription."""
         option = Option.DURABLE if flag(durable, "durable") else Option.NONE
-        checked(await self.ask(self.speaker.say(Function.SUBSCRIBE, option, topic=topic)))
+        checked(await self.ask(self.speaker.request(Function.SUBSCRIBE, option, topic=topic)))
         return AsyncSubscription(self, topic, is_durable=durable)
 
     async def query_publication(self, publication_id: str) -> PublicationStatus:

@@ -25,7 +25,7 @@ from oms_journal.broker.block import (
     ServiceName,
     Store,
 )
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.records import Status
 from oms_journal.database.arguments import flag, plain_text, shown
 
@@ -160,7 +160,7 @@ def wait_text(wait: Wait) -> str:
     return (text.rstrip("0").rstrip(".") if "." in text else text) + "S"
 
 
-def duration_text(duration: str | float, what: str = "lifetime") -> str:
+def lifetime_text(duration: str | float, what: str = "lifetime") -> str:
     """Return a lifetime: as it was written, or of seconds, rounded up to what the field has room for.
 
     TypeError, ValueError.
@@ -186,11 +186,11 @@ def term_fields(said: Mapping[str, Any]) -> dict[str, Any]:
             case "persistent":
                 fields["store"] = Store.BROKER if flag(value, name) else Store.OFF
             case "lifetime":
-                fields["uwtime"] = duration_text(value)
+                fields["uwtime"] = lifetime_text(value)
             case "status_lifetimes":
                 fields["uwstatp"] = _count(value, name) or UWSTATP_NO
             case "status_lifetime":
-                fields["uwstat_lifetime"] = duration_text(value, name)
+                fields["uwstat_lifetime"] = lifetime_text(value, name)
             case "user_status":
                 fields["ustatus"] = plain_text(value, name)
             case _ if name in _TERMS_AS_SAID:
@@ -227,7 +227,7 @@ def _named(conv_id: str | None, otherwise: str) -> str:
     return otherwise if conv_id is None else plain_text(conv_id, "conv_id")
 
 
-class Speaker:
+class RequestFactory:
     """Makes the requests of one user."""
 
     def __init__(self, user: str, token: str, fields: Mapping[str, Any]) -> None:
@@ -241,7 +241,7 @@ class Speaker:
     def user_and_token(self) -> tuple[str, str]:
         return self._who["user_id"], self._who["token"]
 
-    def say(self, function: Function, option: Option = Option.NONE, **fields: Any) -> Request:
+    def request(self, function: Function, option: Option = Option.NONE, **fields: Any) -> Request:
         """Return a request of this user."""
         return Request(function=function, option=option, **self._who, **fields)
 
@@ -251,7 +251,7 @@ class Speaker:
             said, own = getattr(request, name), self._who[name]
             if said not in ("", own):
                 text = f"{name.upper().replace('_', '-')} is that of the connection, {own!r}"
-                raise BrokerError(Code.INVALID_USER_ID, detailed(Code.INVALID_USER_ID, text))
+                raise refuse(Code.INVALID_USER_ID, text)
             setattr(request, name, own)
 
     def to(self, service: AnyService | None, conv_id: str | None) -> dict[str, Any]:
@@ -272,7 +272,7 @@ class Speaker:
     ) -> Request:
         """Return a SEND of a plain message: into a conversation, or to a service; alone where CONV-ID=NONE."""
         to: dict[str, Any] = {"conv_id": _named(conv_id, NEW)} | ({} if service is None else service_fields(service))
-        return self.say(Function.SEND, body=body, wait=wait_text(wait), **to, **beside)
+        return self.request(Function.SEND, body=body, wait=wait_text(wait), **to, **beside)
 
     def receive(
         self, service: AnyService | None, conv_id: str | None, wait: Wait, *, which: str = ANY, option: Option
@@ -284,24 +284,24 @@ class Speaker:
         if service is not None:
             named = service_fields(service)
             fields |= named if conv_id is None else {}
-        return self.say(Function.RECEIVE, option, **fields)
+        return self.request(Function.RECEIVE, option, **fields)
 
     def publish(self, topic: str, body: bytes, user_status: str, beside: Mapping[str, Any]) -> Request:
         """Return the SEND_PUBLICATION of a publication of one message, committed."""
         fields = {"topic": topic, "publication_id": NEW, "ustatus": user_status, **beside}
-        return self.say(Function.SEND_PUBLICATION, Option.COMMIT, body=body, **fields)
+        return self.request(Function.SEND_PUBLICATION, Option.COMMIT, body=body, **fields)
 
     def receive_publication(self, topic: str, publication_id: str, wait: Wait) -> Request:
         """Return a RECEIVE_PUBLICATION of the next publication of a topic, or of the next message of one."""
         fields: dict[str, Any] = {"topic": topic, "publication_id": publication_id, "wait": wait_text(wait)}
-        return self.say(Function.RECEIVE_PUBLICATION, **fields)
+        return self.request(Function.RECEIVE_PUBLICATION, **fields)
 
     def about(self, option: Option, uowid: str, **fields: Any) -> Request:
         """Return a SYNCPOINT about a unit of work."""
-        return self.say(Function.SYNCPOINT, option, uowid=uowid, **fields)
+        return self.request(Function.SYNCPOINT, option, uowid=uowid, **fields)
 
     def about_publication(self, option: Option, publication_id: str, **fields: Any) -> Request:
-        return self.say(Function.CONTROL_PUBLICATION, option, publication_id=publication_id, **fields)
+        return self.request(Function.CONTROL_PUBLICATION, option, publication_id=publication_id, **fields)
 
 
 # From an answer to a result.

@@ -17,7 +17,7 @@ from oms_journal.broker.sessions.requests import (
     Beside,
     Message,
     PublicationStatus,
-    Speaker,
+    RequestFactory,
     UnitStatus,
     Wait,
     checked,
@@ -27,11 +27,11 @@ from oms_journal.broker.sessions.requests import (
 from oms_journal.broker.sessions.verbs import (
     AGAIN,
     Again,
+    OutgoingUnit,
     Publishing,
     Reading,
     ReceivingPublication,
     ReceivingUnit,
-    Sending,
     check_said,
 )
 from oms_journal.database.arguments import flag
@@ -43,7 +43,7 @@ class Asking(Protocol):
     """A session, as what it gives out needs it."""
 
     @property
-    def speaker(self) -> Speaker: ...
+    def speaker(self) -> RequestFactory: ...
 
     @property
     def reading(self) -> Reading: ...
@@ -83,7 +83,7 @@ class Settled(ABC):
                     self.backout()
 
 
-class SentUnit(Sending, Settled):
+class SentUnit(OutgoingUnit, Settled):
     """A unit of work that is being sent. Nobody sees it before it is committed, and then all of it."""
 
     def __init__(self, session: Asking, to: dict[str, Any], terms: dict[str, Any]) -> None:
@@ -261,4 +261,4 @@ class Subscription:
 
     def unsubscribe(self) -> None:
         """End the subscription; what was not received is gone for this user."""
-        checked(self._session.ask(self._session.speaker.say(Function.UNSUBSCRIBE, topic=self.topic)))
+        checked(self._session.ask(self._session.speaker.request(Function.UNSUBSCRIBE, topic=self.topic)))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, Unpack
 
-from oms_journal.broker.answers import Answered, Physical, handing_back
+from oms_journal.broker.answers import Answered, Physical, compensation
 from oms_journal.broker.block import ANY, NONE, Function, Option, Request, ServiceName
 from oms_journal.broker.codes import Code
 from oms_journal.broker.sessions.requests import (
@@ -25,8 +25,8 @@ from oms_journal.broker.sessions.requests import (
     Beside,
     Message,
     PublicationStatus,
+    RequestFactory,
     Said,
-    Speaker,
     Terms,
     UnitStatus,
     Wait,
@@ -66,7 +66,7 @@ class Session:
     def __init__(self, broker: Entrance, user: str, token: str, fields: dict[str, Any]) -> None:
         self.user = user
         self.token = token
-        self.speaker = Speaker(user, token, fields)
+        self.speaker = RequestFactory(user, token, fields)
         self.reading = Reading()
         self._broker = broker
         self._caller = broker.new_caller()
@@ -100,7 +100,7 @@ class Session:
             answered = self.ask(request)
             return made(answered)
         except BaseException:
-            back = handing_back(request, answered.reply) if answered is not None else None
+            back = compensation(request, answered.reply) if answered is not None else None
             if back is not None:
                 self.reading.lose(back.uowid)
                 self._broker.post(back, caller=self._caller)
@@ -108,11 +108,11 @@ class Session:
 
     def log_on(self) -> None:
         """LOGON: units of work and topics need it. With a token, it takes the place of another session of both."""
-        checked(self.ask(self.speaker.say(Function.LOGON)))
+        checked(self.ask(self.speaker.request(Function.LOGON)))
 
     def log_off(self) -> None:
         """LOGOFF: what was being sent or received is backed out; what was committed waits."""
-        if self.ask(self.speaker.say(Function.LOGOFF)).reply.code is not Code.OK:
+        if self.ask(self.speaker.request(Function.LOGOFF)).reply.code is not Code.OK:
             self._broker.gone(self._caller)
 
     def recover(self, conv_id: str = "") -> UnitStatus | None:
@@ -175,21 +175,21 @@ class Session:
     def end_conversation(self, conv_id: str, *, cancel: bool = False) -> None:
         """End a conversation: EOC. What was committed can still be received, then the partner is told."""
         option = Option.CANCEL if flag(cancel, "cancel") else Option.NONE
-        checked(self.ask(self.speaker.say(Function.EOC, option, conv_id=conv_id)))
+        checked(self.ask(self.speaker.request(Function.EOC, option, conv_id=conv_id)))
 
     # Receiving.
 
     def register(self, service: AnyService) -> None:
         """Serve a service from now on. BrokerError 00210043 when the attributes define none of this name."""
         named = names(service)  # for good: a list may be another one when the session begins anew
-        checked(self.ask(self.speaker.say(Function.REGISTER, **service_fields(named))))
+        checked(self.ask(self.speaker.request(Function.REGISTER, **service_fields(named))))
         self._services[named] = None
 
     def deregister(self, service: AnyService | None = None, option: Option = Option.NONE) -> None:
         """Serve it no longer, or none at all; QUIESCE lets conversations end, IMMED backs out what is under way."""
         named = None if service is None else names(service)
         fields: dict[str, Any] = {} if named is None else service_fields(named)
-        checked(self.ask(self.speaker.say(Function.DEREGISTER, option, **fields)))
+        checked(self.ask(self.speaker.request(Function.DEREGISTER, option, **fields)))
         if named is None:
             self._services.clear()
         else:
@@ -274,7 +274,7 @@ class Session:
         to; any other ends with the session. BrokerError 00200485 when the topic does not allow it, 00200472.
         """
         option = Option.DURABLE if flag(durable, "durable") else Option.NONE
-        checked(self.ask(self.speaker.say(Function.SUBSCRIBE, option, topic=topic)))
+        checked(self.ask(self.speaker.request(Function.SUBSCRIBE, option, topic=topic)))
         return Subscription(self, topic, is_durable=durable)
 
     def query_publication(self, publication_id: str) -> PublicationStatus:

@@ -3,14 +3,14 @@
 from enum import Enum, auto
 from typing import Any, Final, Generic, TypeVar
 
-from oms_journal.broker.answers import Answered, spelled
+from oms_journal.broker.answers import Answered, with_enums
 from oms_journal.broker.block import BOTH, NEW, Function, Option, Reception, Request
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import Code, refuse
 from oms_journal.broker.rules import check
 from oms_journal.broker.sessions.requests import (
     Message,
     PublicationStatus,
-    Speaker,
+    RequestFactory,
     UnitStatus,
     message,
     publication_status,
@@ -24,10 +24,10 @@ _WAS_LOST = "{} was given back meanwhile; use what it was received with again"
 StatusT = TypeVar("StatusT", UnitStatus, PublicationStatus)
 
 
-class Sending:
+class OutgoingUnit:
     """A unit of work that is being sent."""
 
-    def __init__(self, speaker: Speaker, to: dict[str, Any], terms: dict[str, Any]) -> None:
+    def __init__(self, speaker: RequestFactory, to: dict[str, Any], terms: dict[str, Any]) -> None:
         self._speaker = speaker
         self._to = to
         self._terms = terms
@@ -39,7 +39,7 @@ class Sending:
 
     def _to_send(self, body: bytes, beside: dict[str, Any]) -> Request:
         if self._is_settled:
-            raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, _SENT_ANOTHER.format(self.uowid)))
+            raise refuse(Code.WRONG_STATUS, _SENT_ANOTHER.format(self.uowid))
         return self._speaker.send(Option.SYNC, self._to, body, self._terms | beside)
 
     def _sent(self, answered: Answered) -> None:
@@ -67,7 +67,7 @@ class Sending:
 class Publishing:
     """A publication that is being sent."""
 
-    def __init__(self, speaker: Speaker, topic: str, user_status: str) -> None:
+    def __init__(self, speaker: RequestFactory, topic: str, user_status: str) -> None:
         self._speaker = speaker
         self._user_status = user_status
         self.topic = topic
@@ -79,7 +79,7 @@ class Publishing:
         fields = {"publication_id": self.publication_id}
         if not self.publication_id:
             fields = {"publication_id": NEW, "topic": self.topic, "ustatus": self._user_status}
-        return self._speaker.say(Function.SEND_PUBLICATION, Option.SYNC, body=body, **fields, **beside)
+        return self._speaker.request(Function.SEND_PUBLICATION, Option.SYNC, body=body, **fields, **beside)
 
     def _sent(self, answered: Answered) -> None:
         self.status = publication_status(answered)
@@ -98,7 +98,7 @@ class Publishing:
 class Receiving(Generic[StatusT]):
     """What is being received, message by message."""
 
-    def __init__(self, speaker: Speaker, first: Message) -> None:
+    def __init__(self, speaker: RequestFactory, first: Message) -> None:
         self._speaker = speaker
         self._heard_of = [first]
         self._count = 0  # of these, that were handed out
@@ -122,7 +122,7 @@ class Receiving(Generic[StatusT]):
     def _check_is_open(self) -> None:
         if not self.is_open:
             text = _RECEIVE_ANOTHER.format(self.first.uowid or self.first.publication_id)
-            raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, text))
+            raise refuse(Code.WRONG_STATUS, text)
 
     def _heard(self, answered: Answered) -> Message:
         found = message(answered)
@@ -142,9 +142,9 @@ AGAIN: Final = Again.AGAIN
 
 def check_said(request: Request) -> None:
     """Raise what the broker would refuse the request for by itself, before anything is done for it. BrokerError."""
-    refusal = check(spelled(request), is_server=True, is_logged_on=True)
+    refusal = check(with_enums(request), is_server=True, is_logged_on=True)
     if refusal is not None:
-        raise BrokerError(refusal.code, detailed(refusal.code, refusal.detail))
+        raise refuse(refusal.code, refusal.detail)
 
 
 class Reading:
@@ -181,7 +181,7 @@ class Reading:
 class ReceivingUnit(Receiving[UnitStatus]):
     """A unit of work that is being received."""
 
-    def __init__(self, speaker: Speaker, reading: Reading, first: Message) -> None:
+    def __init__(self, speaker: RequestFactory, reading: Reading, first: Message) -> None:
         super().__init__(speaker, first)
         self._reading = reading
         self.uowid = first.uowid
@@ -206,7 +206,7 @@ class ReceivingUnit(Receiving[UnitStatus]):
 
     def _check_is_not_lost(self) -> None:
         if self.is_lost:
-            raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, _WAS_LOST.format(self.uowid)))
+            raise refuse(Code.WRONG_STATUS, _WAS_LOST.format(self.uowid))
 
     def _heard(self, answered: Answered) -> Message:
         """Return the message; 00780307 when the unit of work was given back meanwhile, and begins anew."""
@@ -219,7 +219,7 @@ class ReceivingUnit(Receiving[UnitStatus]):
     def _to_go_on(self) -> Request:
         return self._speaker.receive(None, self.conv_id, None, option=Option.SYNC)
 
-    def _to_settle(self, option: Option, user_status: str, answer: Sending | None) -> Request:
+    def _to_settle(self, option: Option, user_status: str, answer: OutgoingUnit | None) -> Request:
         """Return what completes it or gives it back; a commit has an answer committed with it. BrokerError 00780307."""
         self._check_is_open()
         if answer is not None and answer.is_open and option is Option.COMMIT:
@@ -236,7 +236,7 @@ class ReceivingUnit(Receiving[UnitStatus]):
 class ReceivingPublication(Receiving[PublicationStatus]):
     """A publication that is being received."""
 
-    def __init__(self, speaker: Speaker, first: Message) -> None:
+    def __init__(self, speaker: RequestFactory, first: Message) -> None:
         super().__init__(speaker, first)
         self.publication_id = first.publication_id
         self.topic = first.topic

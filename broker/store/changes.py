@@ -62,7 +62,7 @@ class Changes:
         return not (self.adds or self.puts or self.drops or self.delivered or self.deleted)
 
 
-def together(parts: Iterable[Changes]) -> Changes:
+def merge(parts: Iterable[Changes]) -> Changes:
     """Return one commit of all the parts, in order; places among the adds are moved along.
 
     Of several puts and drops of one key the last counts. At most one producer's identifier may be

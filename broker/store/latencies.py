@@ -33,7 +33,7 @@ class Latencies:
         self.seconds = 0.0
         self.longest = 0.0
 
-    def note(self, seconds: float, commits: int) -> None:
+    def record(self, seconds: float, commits: int) -> None:
         """Count one group in."""
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.groups += 1

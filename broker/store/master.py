@@ -19,7 +19,14 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.records import CHECKPOINT, CheckpointName, CheckpointRecord, MasterRecord, RecordError
+from oms_journal.broker.records import (
+    CHECKPOINT,
+    CheckpointName,
+    CheckpointRecord,
+    MasterRecord,
+    RecordError,
+    identifier,
+)
 from oms_journal.recovery.restoring import OWNERS_APART
 
 STARTS_MAX = (1 << 28) - 1  # seven hexadecimal digits
@@ -44,7 +51,7 @@ class Identifiers:
 
     def next(self) -> str:
         """Return the next identifier."""
-        return f"{self.next_number():016X}"
+        return identifier(self.next_number())
 
     def next_number(self) -> int:
         """Return the next identifier as the number that it is in hexadecimal digits."""
@@ -73,7 +80,7 @@ class Opened(NamedTuple):
     times: int = 0  # no opening has had a higher number, damage or not; 0 where nobody counts
 
 
-def following_start(starts: int, since: int, opened: Opened, *, is_restored: bool) -> int:
+def next_start(starts: int, since: int, opened: Opened, *, is_restored: bool) -> int:
     """Return the count of the start that follows the one that was counted `starts`.
 
     `since` is how often the store had been opened by then, 0 where that cannot be told. `is_restored` says that it is
@@ -98,7 +105,7 @@ def as_noted(value: bytes) -> Opened:
     return Opened(identity, int(times) if times.isdecimal() else 0)
 
 
-def made_again(checkpoints: Iterable[bytes], broker_id: str) -> MasterRecord:
+def rebuild_master(checkpoints: Iterable[bytes], broker_id: str) -> MasterRecord:
     """Return a master record in the place of a lost one, from what checkpoints can be read."""
     found: list[CheckpointRecord] = []
     for value in checkpoints:

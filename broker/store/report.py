@@ -37,7 +37,7 @@ class Action(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class ReportLine:
     """A line for the report of the persistent store; a deleted record shows 0 and 0."""
 
     identifier: str
@@ -97,7 +97,7 @@ class Report:
         except OSError as failure:
             self._give_up(failure)
 
-    def write(self, reported: Iterable[Reported], now: int) -> None:
+    def write(self, reported: Iterable[ReportLine], now: int) -> None:
         """Write what was created and deleted; `now` is microseconds since 1970 UTC."""
         for one in reported:
             self.line(

@@ -39,8 +39,8 @@ from oms_journal.broker.records import (
     kind_of,
 )
 from oms_journal.broker.store.changes import Changes, Put
-from oms_journal.broker.store.master import Identifiers, Opened, as_noted, following_start, made_again, noted
-from oms_journal.broker.store.report import Action, Reported
+from oms_journal.broker.store.master import Identifiers, Opened, as_noted, next_start, noted, rebuild_master
+from oms_journal.broker.store.report import Action, ReportLine
 from oms_journal.broker.store.stored import CommitRefused as CommitRefused
 from oms_journal.broker.store.stored import Loaded, StoredIdentifier, StoredMessage
 from oms_journal.broker.store.stored import MessageUnreadable as MessageUnreadable
@@ -52,7 +52,7 @@ from oms_journal.broker.store.stored import StoreUnavailable as StoreUnavailable
 NOTHING_SAID = b"{}"  # of where it came from
 
 
-def mark(record: Callable[[str], bytes | None], key: str) -> bytes | None:
+def read_mark(record: Callable[[str], bytes | None], key: str) -> bytes | None:
     """Return the value of the record under the key, `NOTHING_SAID` where it is damaged, None where there is none.
 
     StoreUnavailable.
@@ -81,7 +81,7 @@ class Values(NamedTuple):
     damaged: Sequence[bytes] = ()
 
 
-class Store(Protocol):
+class PersistentStore(Protocol):
     """What a driver must do. From any thread; StoreUnavailable of everything once the store is lost or disconnected."""
 
     @property
@@ -199,17 +199,17 @@ class StoreStart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class StartedStore:
     """A store that was begun."""
 
     master: MasterRecord
     how: CheckpointName  # ETBC or ETBH
     highest: int  # no message had a higher number when it was begun
     identifiers: Identifiers
-    reported: Sequence[Reported] = ()
+    reported: Sequence[ReportLine] = ()
 
 
-def begin(store: Store, wanted: StoreStart) -> Begun:
+def start_store(store: PersistentStore, wanted: StoreStart) -> StartedStore:
     """Begin the store as PSTORE says: checked, its master record and a checkpoint written.
 
     StartRefused where it may not be begun so, and then nothing was changed; StoreError.
@@ -229,12 +229,12 @@ def begin(store: Store, wanted: StoreStart) -> Begun:
             Code.INVALID_BROKER_ID,
             f"the persistent store belongs to broker {found.broker_id}, not to {wanted.broker_id}; nothing was changed",
         )
-    starts = following_start(found.starts, _before(store).times, store.opened, is_restored=_is_restored(store))
+    starts = next_start(found.starts, _before(store).times, store.opened, is_restored=_is_restored(store))
     master = found._replace(starts=starts, started=wanted.now, platform=wanted.platform, version=wanted.version)
     checkpoint = _checkpoint(CheckpointName.ETBH, master, wanted)
     reported = _created(store, [checkpoint], master)
     store.commit(Changes(puts=[_master_put(master), checkpoint, *_identity(store)], drops=_passing(store)))
-    return Begun(
+    return StartedStore(
         master=master,
         how=CheckpointName.ETBH,
         highest=store.highest(),
@@ -243,7 +243,7 @@ def begin(store: Store, wanted: StoreStart) -> Begun:
     )
 
 
-def end(store: Store, begun: Begun, *, now: int, job: str = "") -> Sequence[Reported]:
+def write_termination(store: PersistentStore, begun: StartedStore, *, now: int, job: str = "") -> Sequence[ReportLine]:
     """Write the checkpoint of the broker's termination; return what the report says of it. StoreError."""
     wanted = StoreStart(broker_id=begun.master.broker_id, pstore=Pstore.HOT, now=now, job=job)
     checkpoint = _checkpoint(CheckpointName.ETBT, begun.master, wanted)
@@ -252,20 +252,22 @@ def end(store: Store, begun: Begun, *, now: int, job: str = "") -> Sequence[Repo
     return reported
 
 
-def _created(store: Store, puts: Sequence[Put], master: MasterRecord) -> list[Reported]:
+def _created(store: PersistentStore, puts: Sequence[Put], master: MasterRecord) -> list[ReportLine]:
     """Return what the report says of those of the checkpoints that are not there yet."""
     there = {key.decode() for found in store.values(CHECKPOINTS) for key in (*found.keys, *found.damaged)}
     return [
-        Reported(_name_of(put.key, master), kind, Action.CREATED, 1, len(put.value))
+        ReportLine(_name_of(put.key, master), kind, Action.CREATED, 1, len(put.value))
         for put in puts
         if (kind := kind_of(put.key)) is not None and put.key not in there
     ]
 
 
-def _erased(store: Store, master: MasterRecord) -> list[Reported]:
+def _erased(store: PersistentStore, master: MasterRecord) -> list[ReportLine]:
     """Return what the report says of an erasure of everything."""
     keys = sorted(key.decode() for batch in store.values("") for key in (*batch.keys, *batch.damaged))
-    return [Reported(_name_of(key, master), kind, Action.DELETED) for key in keys if (kind := kind_of(key)) is not None]
+    return [
+        ReportLine(_name_of(key, master), kind, Action.DELETED) for key in keys if (kind := kind_of(key)) is not None
+    ]
 
 
 def _name_of(key: str, master: MasterRecord) -> str:
@@ -273,7 +275,7 @@ def _name_of(key: str, master: MasterRecord) -> str:
     return master.broker_id if key == MASTER_KEY else key.rpartition("/")[2]
 
 
-def _master(store: Store, wanted: StoreStart) -> MasterRecord | None:
+def _master(store: PersistentStore, wanted: StoreStart) -> MasterRecord | None:
     """Return the master record, made again where a broker's store has lost it; None in a store of no broker."""
     try:
         value = store.record(MASTER_KEY)
@@ -286,17 +288,17 @@ def _master(store: Store, wanted: StoreStart) -> MasterRecord | None:
     if not is_brokers(store):
         return None
     _log.error("LOST: the master record of the persistent store is lost, and is made again from what there is")
-    return made_again((value for found in store.values(CHECKPOINTS) for value in found.values), wanted.broker_id)
+    return rebuild_master((value for found in store.values(CHECKPOINTS) for value in found.values), wanted.broker_id)
 
 
-def is_brokers(store: Store) -> bool:
+def is_brokers(store: PersistentStore) -> bool:
     """Say whether anything of a broker is in the store, also where its master record is lost. StoreUnavailable."""
     return any(found.keys or found.damaged for found in store.values(PREFIX))
 
 
-def _check_is_whole(store: Store) -> None:
+def _check_is_whole(store: PersistentStore) -> None:
     """Raise StartRefused where a load has not been finished, of which nobody but that load knows how to go on."""
-    value = mark(store.record, LOADING_KEY)
+    value = read_mark(store.record, LOADING_KEY)
     if value is None:
         return
     try:
@@ -310,13 +312,13 @@ def _check_is_whole(store: Store) -> None:
     )
 
 
-def _is_restored(store: Store) -> bool:
+def _is_restored(store: PersistentStore) -> bool:
     """Say whether this is the first start since a restore, or may be: damage may have taken what tells it."""
     before = _before(store).identity
-    return before not in ("", store.opened.identity) or mark(store.record, RESTORED_KEY) is not None
+    return before not in ("", store.opened.identity) or read_mark(store.record, RESTORED_KEY) is not None
 
 
-def _before(store: Store) -> Opened:
+def _before(store: PersistentStore) -> Opened:
     """Return which database the store was when it was started last, and how often it had been opened by then."""
     try:
         return as_noted(store.record(IDENTITY_KEY) or b"")
@@ -324,17 +326,17 @@ def _before(store: Store) -> Opened:
         return Opened("unknown")
 
 
-def _identity(store: Store) -> list[Put]:
+def _identity(store: PersistentStore) -> list[Put]:
     """Return the note of which database the store is, where the driver knows that."""
     return [Put(IDENTITY_KEY, noted(store.opened))] if store.opened.identity else []
 
 
-def _passing(store: Store) -> list[str]:
+def _passing(store: PersistentStore) -> list[str]:
     """Return the keys that a load or a cold start has left until the next start, where there are any."""
-    return [key for key in (LOADED_KEY, ERASED_KEY) if mark(store.record, key) is not None]
+    return [key for key in (LOADED_KEY, ERASED_KEY) if read_mark(store.record, key) is not None]
 
 
-def _check_nobodys(store: Store, wanted: StoreStart) -> None:
+def _check_nobodys(store: PersistentStore, wanted: StoreStart) -> None:
     """Raise StartRefused unless a store without a master record may be begun."""
     if not store.is_empty():
         raise StartRefused(
@@ -352,7 +354,7 @@ def _check_nobodys(store: Store, wanted: StoreStart) -> None:
         _check_confirmed(wanted, wanted.broker_id, "is empty, and will belong to")
 
 
-def _check_cold(store: Store, wanted: StoreStart, found: MasterRecord) -> None:
+def _check_cold(store: PersistentStore, wanted: StoreStart, found: MasterRecord) -> None:
     """Raise StartRefused unless the store may be erased."""
     is_own = found.broker_id == wanted.broker_id and found.platform in ("", wanted.platform)
     whose = f"broker {found.broker_id}" + (f" on {found.platform}" if found.platform else "")
@@ -371,7 +373,7 @@ def _check_cold(store: Store, wanted: StoreStart, found: MasterRecord) -> None:
             "nothing was changed",
         )
     _check_confirmed(wanted, found.broker_id, "holds nothing to erase, and belongs to")
-    if wanted.erases_once and mark(store.record, ERASED_KEY) is not None and _holds_anything(store):
+    if wanted.erases_once and read_mark(store.record, ERASED_KEY) is not None and _holds_anything(store):
         raise StartRefused(
             Code.RESTART_FAILED,
             "the last start was told to erase the persistent store, and this one would erase what came since, "
@@ -397,19 +399,19 @@ def _confirmation(broker_id: str) -> str:
     return f"with the broker id: erase={broker_id!r} in a program, oms serve --erase {shlex.quote(broker_id)}"
 
 
-def _holds_anything(store: Store) -> bool:
+def _holds_anything(store: PersistentStore) -> bool:
     if store.message_count():
         return True
     own = (MASTER_KEY, CLOCK_KEY, IDENTITY_KEY, ERASED_KEY)
     return any(key not in own and not key.startswith(CHECKPOINTS) for key, _ in store.records(""))
 
 
-def _cold(store: Store, wanted: StoreStart, found: MasterRecord | None) -> Begun:
+def _cold(store: PersistentStore, wanted: StoreStart, found: MasterRecord | None) -> StartedStore:
     """Begin an empty store. The count of starts goes on, so that no identifier comes again."""
     starts, is_restored = (0, False) if found is None else (found.starts, _is_restored(store))
     since = 0 if found is None else _before(store).times
     master = MasterRecord(
-        starts=following_start(starts, since, store.opened, is_restored=is_restored),
+        starts=next_start(starts, since, store.opened, is_restored=is_restored),
         created=wanted.now,
         started=wanted.now,
         broker_id=wanted.broker_id,
@@ -430,8 +432,8 @@ def _cold(store: Store, wanted: StoreStart, found: MasterRecord | None) -> Begun
     for put in puts:
         kind = kind_of(put.key)
         assert kind is not None, "a broker's store begins with records of a broker"
-        reported.append(Reported(_name_of(put.key, master), kind, Action.CREATED, 1, len(put.value)))
-    return Begun(
+        reported.append(ReportLine(_name_of(put.key, master), kind, Action.CREATED, 1, len(put.value)))
+    return StartedStore(
         master=master,
         how=CheckpointName.ETBC,
         highest=store.highest(),

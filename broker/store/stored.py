@@ -8,10 +8,10 @@ The data files of a persistent store as values: what of each is live, and what k
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from oms_journal.database.queries import DatabaseState
-from oms_journal.database.stats import CleanupReport, FileExplanation, Pin, explain
+from oms_journal.database.stats import CleanupReport, explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,37 +96,13 @@ class MessageUnreadable(StoreError):
     """A message cannot be handed out."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keeper:
-    """What keeps a data file: its oldest live message, or a live key. The age is seconds."""
-
-    kind: str  # "message" or "key"
-    number: int | None = None
-    queue: str | None = None
-    key: str | None = None
-    age: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredFile:
-    """A data file; sizes are bytes.
-
-    `pins_files` later files hold nothing needed and stay because of this one; `freed_by_compact` is what moving the
-    little that is live would free of it. None is what the driver does not know.
-    """
-
-    name: str
-    sequence: int
-    active: bool
-    bytes: int
-    live_bytes: int
-    dead_bytes: int
-    live_messages: int | None
-    live_keys: int | None
-    needed: bool
-    pinned_by: Keeper | None
-    pins_files: int
-    freed_by_compact: int
+# A data file as FILES tells it; sizes are bytes, None is what the driver does not know. `pins_files` later files hold
+# nothing needed and stay because of this one; `freed_by_compact` is what moving the little that is live would free.
+FILE_COLUMNS = (
+    *("name", "sequence", "active", "bytes", "live_bytes", "dead_bytes", "live_messages", "live_keys", "needed"),
+    *("pinned_by", "pins_files", "freed_by_compact"),
+)
+FileRow = Mapping[str, Any]
 
 
 @runtime_checkable
@@ -137,7 +113,7 @@ class HasFiles(Protocol):
     def place(self) -> str:
         """Where the files are."""
 
-    def files(self) -> Sequence[StoredFile]:
+    def files(self) -> Sequence[FileRow]:
         """Return the data files, oldest first, as they are now; holds up no commit. StoreUnavailable."""
 
 
@@ -159,48 +135,21 @@ class MakesRoom(Protocol):
         """Make room; return what was done once it is. StoreUnavailable."""
 
 
-def of_journal(state: DatabaseState) -> list[StoredFile]:
+def of_journal(state: DatabaseState) -> list[FileRow]:
     """Return the data files of a message database, from its own figures."""
-    return list(map(_file, explain(state)))
+    return [_row(found.as_dict()) for found in explain(state)]
 
 
-def _file(found: FileExplanation) -> StoredFile:
-    pin = found.pinned_by
-    return StoredFile(
-        name=found.name,
-        sequence=found.sequence,
-        active=found.active,
-        bytes=found.bytes,
-        live_bytes=found.live_bytes,
-        dead_bytes=max(found.bytes - found.live_bytes, 0),
-        live_messages=found.live_messages,
-        live_keys=found.live_keys,
-        needed=found.needed,
-        pinned_by=_keeper(pin) if pin is not None else None,
-        pins_files=found.pins_files,
-        freed_by_compact=found.freed_by_compact,
-    )
-
-
-def _keeper(pin: Pin) -> Keeper:
-    return Keeper(kind=pin.kind, number=pin.number, queue=pin.queue, key=pin.key, age=pin.age)
-
-
-def of_sqlite(file: Path, *, page_bytes: int, pages: int, free_pages: int) -> StoredFile:
+def of_sqlite(file: Path, *, page_bytes: int, pages: int, free_pages: int) -> FileRow:
     """Return the file of an SQLite store: what is dead are the pages that nothing is in, and its log."""
     size = sum(each.stat().st_size for each in (file, file.with_name(f"{file.name}-wal")) if each.exists())
-    live = (pages - free_pages) * page_bytes
-    return StoredFile(
-        name=file.name,
-        sequence=1,
-        active=True,
-        bytes=size,
-        live_bytes=min(live, size),
-        dead_bytes=max(size - live, 0),
-        live_messages=None,
-        live_keys=None,
-        needed=True,
-        pinned_by=None,
-        pins_files=0,
-        freed_by_compact=0,
-    )
+    used = {"bytes": size, "live_bytes": min((pages - free_pages) * page_bytes, size)}
+    alone = {"sequence": 1, "active": True, "needed": True, "pinned_by": None, "pins_files": 0, "freed_by_compact": 0}
+    return _row({"name": file.name, "live_messages": None, "live_keys": None, **used, **alone})
+
+
+def _row(said: dict[str, Any]) -> FileRow:
+    said["dead_bytes"] = max(said["bytes"] - said["live_bytes"], 0)
+    if said["pinned_by"] is not None:
+        del said["pinned_by"]["sequence"]  # the file's own
+    return {name: said[name] for name in FILE_COLUMNS}

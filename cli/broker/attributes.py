@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oms_journal.broker.attributes.attributes import Attributes, Shown, built_in, read
+from oms_journal.broker.attributes.attributes import Attributes, Shown, built_in, read_attributes
 from oms_journal.broker.attributes.example import example_of
 from oms_journal.broker.attributes.text import AttributesInvalid
 from oms_journal.cli import options, output
@@ -46,11 +46,11 @@ def attributes(file: FileToCheck = None, example: Example = False, as_json: opti
             output.print_line(line)
         return
     try:
-        found = built_in() if file is None else read(file)
+        found = built_in() if file is None else read_attributes(file)
     except AttributesInvalid as invalid:
         raise failure_of(invalid, as_json=as_json) from None
     if as_json:
-        shown = [each._asdict() for each in found.shown()]
+        shown = [each._asdict() for each in found.effective_values()]
         told = {"warnings": found.warnings(), "differences": found.differences()}
         output.print_json({"file": found.file, "attributes": shown, **told})
     else:
@@ -80,7 +80,7 @@ def failure_of(
 
 def _print(found: Attributes, *, said_in: str) -> None:
     scopes: dict[tuple[str, str], list[Shown]] = {}
-    for shown in found.shown():
+    for shown in found.effective_values():
         scopes.setdefault((shown.section, shown.definition), []).append(shown)
     columns = (output.Column("attribute"), output.Column("value", shrinks=True), output.Column("from"))
     for (section, definition), rows in scopes.items():

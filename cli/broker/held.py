@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from oms_journal.broker.admin.codes import CisRefused
-from oms_journal.broker.admin.commands import SELECTORS, order_of
+from oms_journal.broker.admin.commands import SELECTORS, parse_command
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.kernel.restart.hold import Held, Records, held_in
+from oms_journal.broker.kernel.restart.hold import HeldItem, Records, held_in
 from oms_journal.broker.kernel.state.effects import (
     Command,
     DiscardHeld,
@@ -115,7 +115,7 @@ def is_brokers(looking: DatabaseView) -> bool:
     return looking.get(MASTER_KEY) is not None
 
 
-def held_of(looking: DatabaseView) -> list[Held]:
+def held_of(looking: DatabaseView) -> list[HeldItem]:
     """Return what is held of a broker's store, the oldest first."""
     try:
         return held_in(Records(looking.get, looking.keys, looking.held_count() > 0))
@@ -123,7 +123,7 @@ def held_of(looking: DatabaseView) -> list[Held]:
         raise Failure(f"a record of the broker cannot be read: {failure}", ExitCode.UNUSABLE) from failure
 
 
-def print_held(found: Iterable[Held], limit: int | None, *, as_json: bool) -> None:
+def print_held(found: Iterable[HeldItem], limit: int | None, *, as_json: bool) -> None:
     """Print what is held, at most so many; 0 and None are all."""
     every = list(found)
     shown = every[: limit or None]
@@ -148,11 +148,11 @@ def print_held(found: Iterable[Held], limit: int | None, *, as_json: bool) -> No
         output.print_line(f"… and {len(every) - len(shown):,} more; --limit 0 shows all")
 
 
-def _document(held: Held) -> Mapping[str, Any]:
+def _document(held: HeldItem) -> Mapping[str, Any]:
     return asdict(held) | {"committed": iso_microseconds(held.committed)}
 
 
-def _row(held: Held) -> tuple[str, ...]:
+def _row(held: HeldItem) -> tuple[str, ...]:
     committed = iso_microseconds(held.committed)[:19]
     return (
         held.identifier,
@@ -165,7 +165,7 @@ def _row(held: Held) -> tuple[str, ...]:
     )
 
 
-def with_numbers(found: Iterable[Held], numbers: Collection[int]) -> Split[Held]:
+def with_numbers(found: Iterable[HeldItem], numbers: Collection[int]) -> Split[HeldItem]:
     """Return what has one of these messages, to be released."""
     left = set(numbers)
     chosen = []
@@ -177,14 +177,14 @@ def with_numbers(found: Iterable[Held], numbers: Collection[int]) -> Split[Held]
     return Split(chosen, unknown=len(left))
 
 
-def for_subscriber(found: list[Held], subscriber: str | None) -> list[Held]:
+def for_subscriber(found: list[HeldItem], subscriber: str | None) -> list[HeldItem]:
     """Return what is held for a subscriber, said by USER-ID or as a subscription; all where none is said."""
     if subscriber is None:
         return found
     return [each for each in found if each.subscription_id and subscriber in (each.subscriber, each.subscription_id)]
 
 
-def by_names(found: Collection[Held], names: frozenset[str], by: str | None) -> Split[Held]:
+def by_names(found: Collection[HeldItem], names: frozenset[str], by: str | None) -> Split[HeldItem]:
     """Return what nobody has named, and what somebody has. Names are of one kind, or of any.
 
     Usage where they may be of another kind than the one that they were found by, or of any subscription.
@@ -198,33 +198,33 @@ def by_names(found: Collection[Held], names: frozenset[str], by: str | None) -> 
     return done
 
 
-def refuse_several_of_one(discarded: Iterable[Held]) -> None:
+def refuse_several_of_one(discarded: Iterable[HeldItem]) -> None:
     """Raise Usage where one publication is to go for several subscriptions, none of which was named."""
-    by_identifier: dict[str, list[Held]] = {}
+    by_identifier: dict[str, list[HeldItem]] = {}
     for each in discarded:
         by_identifier.setdefault(each.identifier, []).append(each)
     for one in by_identifier.values():
         _refuse_subscriptions(one)
 
 
-def _refuse_subscriptions(found: Iterable[Held]) -> None:
+def _refuse_subscriptions(found: Iterable[HeldItem]) -> None:
     of = {each.subscription_id: each for each in found if each.subscription_id}
     said = [f"{each.queue} for {each.subscriber} ({each.subscription_id})" for each in of.values()]
     _refuse_several("--subscriber, and --queue, for one of", said)
 
 
-def _numbers(held: Held) -> Iterable[str]:
+def _numbers(held: HeldItem) -> Iterable[str]:
     return map(str, range(held.first, held.first + held.messages))
 
 
-_NAMES: Mapping[str, Callable[[Held], Iterable[str]]] = {
+_NAMES: Mapping[str, Callable[[HeldItem], Iterable[str]]] = {
     BY_UOWID: lambda held: (held.identifier,),
     BY_PRODUCER: lambda held: (held.producer,),
     BY_NUMBER: _numbers,
 }
 
 
-def _refuse_doubtful(found: Iterable[Held], names: frozenset[str]) -> None:
+def _refuse_doubtful(found: Iterable[HeldItem], names: frozenset[str]) -> None:
     """Raise Usage for a name of several kinds, or a number where producers' identifiers are numbers too."""
     met: dict[str, set[str]] = {}
     has_numbered = False
@@ -247,7 +247,7 @@ _COMMANDS: Mapping[tuple[bool, bool], Callable[..., Command]] = {  # is of a sub
 }
 
 
-def carry_out(spool: Path, wanted: Split[Held], wait_seconds: float) -> None:
+def carry_out(spool: Path, wanted: Split[HeldItem], wait_seconds: float) -> None:
     """Discard as PROCESSED, and release, with a broker that is started for it. Failure where it cannot start.
 
     A broker that runs there is waited for so long. Where a subscription's oldest publications are all decided about,
@@ -263,7 +263,7 @@ def carry_out(spool: Path, wanted: Split[Held], wait_seconds: float) -> None:
     except StartRefused as refused:
         text = f"{refused}; a running broker is told with `oms cmd RELEASE` and `oms cmd DISCARD`"
         raise Failure(text, ExitCode.LOCKED if is_locked(refused) else ExitCode.UNUSABLE) from refused
-    of: dict[str, list[Held]] = {}
+    of: dict[str, list[HeldItem]] = {}
     for each in chain(wanted.released, wanted.discarded):
         of.setdefault(each.subscription_id, []).append(each)
     discarded = frozenset(wanted.discarded)
@@ -296,7 +296,7 @@ def _broker_id(spool: Path) -> str:
 def check_order(order: Mapping[str, Any]) -> None:
     """Usage for what the broker would refuse, or not be asked: what is not understood must not widen an order."""
     try:
-        checked = order_of(order)
+        checked = parse_command(order)
     except CisRefused as refused:
         raise Usage(refused.text) from None
     if checked.command != "RELEASE":

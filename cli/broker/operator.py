@@ -17,7 +17,7 @@ import typer
 
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.reachability import checked_url, reason_of, trusting
-from oms_journal.broker.service_text import queue_service
+from oms_journal.broker.service_text import service_of_queue
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 from oms_journal.cli.output import printable
 
@@ -170,6 +170,6 @@ def said_of(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
 def _queue(name: str) -> tuple[str, str, str]:
     """Return the names of the service that a queue is."""
     try:
-        return queue_service(name)
+        return service_of_queue(name)
     except BrokerError as refused:
         raise Usage(refused.text) from None

@@ -19,7 +19,7 @@ from oms_journal.broker.attributes.keywords import START_OF_MODE
 from oms_journal.broker.attributes.text import AttributesInvalid
 from oms_journal.broker.embedded.beginning import attributes_of
 from oms_journal.broker.reachability import PORT_MAX
-from oms_journal.broker.server.migration.progress import MoveFailed
+from oms_journal.broker.server.migration.exchange import MoveFailed
 from oms_journal.broker.server.runtime.state import PortRefused
 from oms_journal.broker.server.runtime.systemd import STATE_DIRECTORY, Systemd, unit_file
 from oms_journal.broker.server.security.access import AccessRefused

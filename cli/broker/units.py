@@ -12,9 +12,9 @@ from typing import Any
 from oms_journal.broker.block import Option, ServiceName
 from oms_journal.broker.client.connect import connect
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.destinations import ToService, parse
+from oms_journal.broker.destinations import ToService, parse_destination
 from oms_journal.broker.reachability import checked_url
-from oms_journal.broker.service_text import queue_service
+from oms_journal.broker.service_text import service_of_queue
 from oms_journal.broker.sessions.requests import Message, unit_status
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.cli.failures import ExitCode, Failure, Usage
@@ -87,7 +87,7 @@ def document(message: Message) -> dict[str, Any]:
 
 def _service(name: str) -> ServiceName:
     try:
-        found = parse(name) if name.startswith("/") else ToService(queue_service(name))
+        found = parse_destination(name) if name.startswith("/") else ToService(service_of_queue(name))
     except BrokerError as refused:
         raise Usage(refused.text) from None
     if not isinstance(found, ToService):

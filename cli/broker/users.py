@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from oms_journal.broker.rights import Right
-from oms_journal.broker.server.security.passwords import Stored, stored
+from oms_journal.broker.server.security.passwords import PasswordHash, hash_password
 from oms_journal.broker.server.security.users import (
     Patterns,
     User,
@@ -20,7 +20,7 @@ from oms_journal.broker.server.security.users import (
     UsersInvalid,
     checked_name,
     pattern_of,
-    read,
+    read_users,
     rewriting,
 )
 from oms_journal.cli import options, output
@@ -164,7 +164,7 @@ def _refusing() -> Iterator[None]:
 
 
 def _users(file: Path, *, is_new: bool = False) -> Users:
-    return {} if is_new and not file.exists() else read(file)
+    return {} if is_new and not file.exists() else read_users(file)
 
 
 def _known(users: Users, name: str) -> User:
@@ -202,12 +202,12 @@ def _without(patterns: Patterns, right: Any, unwanted: list[str]) -> Patterns:
     return {**patterns, right: tuple(each for each in patterns.get(right, ()) if each not in unwanted)}
 
 
-def _asked(name: str) -> Stored:
+def _asked(name: str) -> PasswordHash:
     """Ask for a new password: twice at a terminal, else it is the first line of standard input."""
     if not sys.stdin.isatty():
-        return stored(sys.stdin.readline().rstrip("\r\n"))
+        return hash_password(sys.stdin.readline().rstrip("\r\n"))
     first = getpass.getpass(f"Password of {name}: ")
-    kept = stored(first)
+    kept = hash_password(first)
     if getpass.getpass("The same again: ") != first:
         raise Failure("the two are not the same; nothing was changed", ExitCode.NO)
     return kept

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oms_journal.broker.kernel.restart.hold import Held
+from oms_journal.broker.kernel.restart.hold import HeldItem
 from oms_journal.cli import interrupts, options, output
 from oms_journal.cli.broker import held
 from oms_journal.cli.broker.held import BY_NUMBER, BY_PRODUCER, BY_UOWID, Split, names_in, numbers_in, split
@@ -159,7 +159,7 @@ def _planned(spool: Path, asked: _Asked) -> tuple[Plan, int]:
     return plan, count - len(plan.released) - len(plan.discarded)
 
 
-def _split_units(found: list[Held], asked: _Asked) -> Split[Held]:
+def _split_units(found: list[HeldItem], asked: _Asked) -> Split[HeldItem]:
     """Return what is to be done about units of work and publications, by what any line of a file may name them."""
     if asked.by not in (None, BY_NUMBER, BY_PRODUCER, BY_UOWID):
         what = f"{BY_NUMBER}, {BY_PRODUCER} or {BY_UOWID}"

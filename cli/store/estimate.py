@@ -22,11 +22,11 @@ import typer
 
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.drivers.journal import JournalStore
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore
 from oms_journal.broker.queues import ServiceQueue
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord, identifier
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
-from oms_journal.broker.store.start import Pstore, StoreError, StoreFull, StoreStart, begin
+from oms_journal.broker.store.start import Pstore, StoreError, StoreFull, StoreStart, start_store
 from oms_journal.cli import interrupts, options, output
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 from oms_journal.cli.output import age_text, counted, size_text
@@ -200,7 +200,7 @@ class _Sample:
         name = "N" * 8
         self._service = ServiceQueue(name, name, name)
         with self._opened() as store:
-            begin(store, StoreStart(broker_id="ESTIMATE", pstore=Pstore.COLD, now=BEGUN))
+            start_store(store, StoreStart(broker_id="ESTIMATE", pstore=Pstore.COLD, now=BEGUN))
         self.memory()  # what the first start of all imports and keeps is no store's
 
     def _opened(self) -> "closing[JournalStore]":
@@ -218,7 +218,7 @@ class _Sample:
         gc.collect()
         before = tracemalloc.get_traced_memory()[0]
         with self._opened() as store:
-            kept = restored(store, now=BEGUN)
+            kept = restore(store, now=BEGUN)
             gc.collect()
             taken = tracemalloc.get_traced_memory()[0] - before
             del kept

@@ -22,7 +22,7 @@ from oms_journal.analysis.broker_columns import (  # noqa: E402
 )
 from oms_journal.analysis.broker_records import FIELDS, STARTS  # noqa: E402
 from oms_journal.analysis.columns import clamped  # noqa: E402
-from oms_journal.broker.kernel.state.unit_records import service_name  # noqa: E402
+from oms_journal.broker.kernel.state.unit_records import service_of_record  # noqa: E402
 from oms_journal.broker.queues import ServiceQueue  # noqa: E402
 from oms_journal.broker.records import (  # noqa: E402
     LAYOUTS,
@@ -141,7 +141,7 @@ def test_the_service_is_that_of_the_queue() -> None:
 
     found = Values(RecordKind.UOW, pa.array(values, pa.binary())).column(SERVICE).to_pylist()
 
-    assert found == [None if record is None else str(ServiceQueue(*service_name(record))) for record in records]
+    assert found == [None if record is None else str(ServiceQueue(*service_of_record(record))) for record in records]
     assert any("~1" in name and "~0" in name for name in found if name)
 
 

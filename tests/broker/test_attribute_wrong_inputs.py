@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.attributes.attributes import FILE_BYTES_MAX, parse, read
+from oms_journal.broker.attributes.attributes import FILE_BYTES_MAX, parse_attributes, read_attributes
 from oms_journal.broker.attributes.keywords import KEYWORDS, NAMES, OF_SECTION, SECTIONS, Keyword
 from oms_journal.broker.attributes.text import AttributesInvalid, Fault
 from tests.support.sweeps import for_each
@@ -34,7 +34,7 @@ ALLOWED = (*SAYS, "at most", "host:port:TCP", "the drivers are", "write a shorte
 
 def faults_in(text: str, file: str = FILE) -> list[Fault]:
     try:
-        parse(text, file)
+        parse_attributes(text, file)
     except AttributesInvalid as invalid:
         return invalid.faults
     return []
@@ -166,7 +166,7 @@ def test_a_text_that_is_wrong_is_told_with_its_line(row: Wrong) -> None:
 def test_what_an_editor_of_another_system_writes_is_read(text: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(text.encode())
 
-    assert read(tmp_path / "file").service("A", "B", "C") is not None
+    assert read_attributes(tmp_path / "file").service("A", "B", "C") is not None
 
 
 BYTES: dict[str, tuple[bytes, tuple[str, ...]]] = {
@@ -183,7 +183,7 @@ def test_a_file_of_other_bytes_is_told(what: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
 
     with pytest.raises(AttributesInvalid) as refused:
-        read(tmp_path / "file")
+        read_attributes(tmp_path / "file")
 
     assert faults_of(str(refused.value), (str(tmp_path / "file"), *named)) == []
 
@@ -191,11 +191,11 @@ def test_a_file_of_other_bytes_is_told(what: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("path", "named"), [("/none/at/all", "No such file"), ("/", "directory"), ("a\0b", "NUL")])
 def test_a_file_that_cannot_be_read_is_told(path: str, named: str) -> None:
     with pytest.raises(AttributesInvalid) as refused:
-        read(Path(path))
+        read_attributes(Path(path))
 
     assert faults_of(str(refused.value), (path, named)) == []
 
 
 def test_what_never_ends_is_no_attribute_file() -> None:
     with pytest.raises(AttributesInvalid, match="which no attribute file has"):
-        read(Path("/dev/zero"))
+        read_attributes(Path("/dev/zero"))

@@ -19,8 +19,8 @@ from oms_journal.broker.attributes.attributes import (
     TopicAttributes,
     built_in,
     from_environment,
-    parse,
-    read,
+    parse_attributes,
+    read_attributes,
 )
 from oms_journal.broker.attributes.keywords import CANONICAL, KEYWORDS, NOT_CARRIED_OUT, OF_SECTION, SECTIONS
 from oms_journal.broker.attributes.text import AttributesInvalid, Fault
@@ -34,7 +34,7 @@ SERVICE = "DEFAULTS=SERVICE\nCLASS=* SERVER=* SERVICE=*\n"
 
 
 def of_broker(text: str) -> BrokerAttributes:
-    return parse(f"DEFAULTS=BROKER\n{text}\n{SERVICE}").broker
+    return parse_attributes(f"DEFAULTS=BROKER\n{text}\n{SERVICE}").broker
 
 
 def service(attributes: Attributes, name: str) -> ServiceAttributes:
@@ -45,7 +45,7 @@ def service(attributes: Attributes, name: str) -> ServiceAttributes:
 
 def faults(text: str) -> list[Fault]:
     with pytest.raises(AttributesInvalid) as caught:
-        parse(text, "etbfile")
+        parse_attributes(text, "etbfile")
     return caught.value.faults
 
 
@@ -59,7 +59,7 @@ def fault(text: str) -> Fault:
 
 def test_the_example_of_the_manual_reads() -> None:
     """EntireX 9.6, Managing the Broker Persistent Store: the least that a file says, with a driver of ours."""
-    attributes = parse(
+    attributes = parse_attributes(
         """
         DEFAULTS=BROKER
         STORE           = BROKER
@@ -124,7 +124,7 @@ def test_a_value_reads_in_its_long_and_its_short_form(text: str, name: str, valu
 
 
 def test_several_values_stand_on_a_line_with_comments_blanks_and_commas_between() -> None:
-    attributes = parse(
+    attributes = parse_attributes(
         """* first
         # second
         defaults=broker BROKER-ID = ME STORE=BROKER,PSTORE=COLD
@@ -141,7 +141,7 @@ def test_several_values_stand_on_a_line_with_comments_blanks_and_commas_between(
 
 def test_the_store_sections_say_where_and_how() -> None:
     """Stonebranch, OMS Server Message Database: the server's options under their own names, in both spellings."""
-    attributes = parse(
+    attributes = parse_attributes(
         "DEFAULTS=JOURNAL SPOOL_DIRECTORY=/var/spool MAX_DATA_FILE_SIZE=50M MSG_CLEANUP_INTERVAL=10 FORCE-COLD=Y\n"
         "RETENTION-DIRECTORY=/old RETENTION-AGE=7D RETENTION-BYTES=1G MIN-FREE-SPACE=100M\n"
         f"DEFAULTS=SQLITE DATABASE-FILE=store.db\n{SERVICE}"
@@ -206,7 +206,7 @@ DEFAULTS=SERVICE
 
 
 def test_a_definition_says_more_than_its_section_and_its_section_more_than_the_broker() -> None:
-    attributes = parse(LEVELS)
+    attributes = parse_attributes(LEVELS)
     c, d = service(attributes, "A/B/C"), service(attributes, "A/B/D")
 
     assert (c.store, d.store, attributes.broker.store) == (Store.BROKER, Store.OFF, Store.BROKER)
@@ -225,7 +225,7 @@ def test_of_store_the_call_counts_then_the_service_then_the_broker(
     broker: str, section: str, definition: str, call: Store
 ) -> None:
     """EntireX, Using Persistence and Units of Work: STORE=NO in the request overrides any default."""
-    attributes = parse(
+    attributes = parse_attributes(
         f"DEFAULTS=BROKER\n{broker}\nDEFAULTS=SERVICE\n{section}\nCLASS=A SERVER=B SERVICE=C {definition}"
     )
     said = {Store.OFF: "STORE=OFF", Store.BROKER: "STORE=BROKER", Store.UNSAID: ""}[call]
@@ -242,7 +242,9 @@ def test_of_uwstatp_the_call_counts_then_the_service_then_the_broker(
 ) -> None:
     """EntireX, Using Persistence and Units of Work: 255 makes the status non-persistent, whatever the defaults."""
     texts = ["" if value is None else f"UWSTATP={value}" for value in (broker, definition)]
-    attributes = parse(f"DEFAULTS=BROKER\n{texts[0]}\nDEFAULTS=SERVICE\nCLASS=A SERVER=B SERVICE=C {texts[1]}")
+    attributes = parse_attributes(
+        f"DEFAULTS=BROKER\n{texts[0]}\nDEFAULTS=SERVICE\nCLASS=A SERVER=B SERVICE=C {texts[1]}"
+    )
     by_attribute = next((value for value in (definition, broker) if value is not None), 0)
 
     terms = service(attributes, "A/B/C").status_terms(call, "")
@@ -252,8 +254,8 @@ def test_of_uwstatp_the_call_counts_then_the_service_then_the_broker(
 
 
 def test_a_status_is_kept_for_a_time_given_explicitly_too() -> None:
-    d = service(parse(LEVELS), "A/B/D")
-    c = service(parse(LEVELS), "A/B/C")
+    d = service(parse_attributes(LEVELS), "A/B/D")
+    c = service(parse_attributes(LEVELS), "A/B/C")
 
     assert d.status_terms(0, "") == StatusTerms(3, MINUTE)
     assert d.status_terms(7, "5M") == StatusTerms(7, 5 * MINUTE)
@@ -263,13 +265,13 @@ def test_a_status_is_kept_for_a_time_given_explicitly_too() -> None:
 
 
 def test_a_lifetime_is_the_calls_or_the_services() -> None:
-    c = service(parse(LEVELS), "A/B/C")
+    c = service(parse_attributes(LEVELS), "A/B/C")
 
     assert (c.lifetime(""), c.lifetime("30S")) == (120 * MINUTE, 30 * MICROSECONDS)
 
 
 def test_the_most_specific_definition_wins_wherever_it_stands() -> None:
-    attributes = parse(
+    attributes = parse_attributes(
         """DEFAULTS=SERVICE
         CLASS=* SERVER=* SERVICE=*          UMSG=1
         CLASS=RPC SERVER=* SERVICE=*        UMSG=2
@@ -285,7 +287,7 @@ def test_the_most_specific_definition_wins_wherever_it_stands() -> None:
 
 
 def test_a_service_without_a_definition_is_none_and_names_keep_their_case() -> None:
-    attributes = parse("DEFAULTS=SERVICE\nCLASS=A SERVER=B.C SERVICE=D")
+    attributes = parse_attributes("DEFAULTS=SERVICE\nCLASS=A SERVER=B.C SERVICE=D")
 
     assert attributes.service("A", "B.C", "D") is not None
     assert attributes.service("A", "BxC", "D") is None, "a dot is a dot"
@@ -294,7 +296,7 @@ def test_a_service_without_a_definition_is_none_and_names_keep_their_case() -> N
 
 
 def test_topics_keep_their_publications_where_they_may_be_durable() -> None:
-    attributes = parse(
+    attributes = parse_attributes(
         """DEFAULTS=BROKER STORE=BROKER PUBLICATION-LIFETIME=2D
         DEFAULTS=TOPIC
         TOPIC=NYSE ALLOW-DURABLE=YES
@@ -327,7 +329,9 @@ def test_the_built_in_defaults_make_everything_work() -> None:
 
 def test_values_given_beside_the_file_or_the_defaults_win(tmp_path: Path) -> None:
     (tmp_path / "etbfile").write_text(f"DEFAULTS=BROKER BROKER-ID=ME PSTORE=HOT\n{SERVICE}")
-    attributes = read(tmp_path / "etbfile", pstore="COLD", spool_directory="/spool", max_data_file_size="50M")
+    attributes = read_attributes(
+        tmp_path / "etbfile", pstore="COLD", spool_directory="/spool", max_data_file_size="50M"
+    )
 
     assert (attributes.broker.broker_id, attributes.broker.pstore) == ("ME", "COLD")
     assert (attributes.journal.spool_directory, attributes.journal.max_data_file_size) == ("/spool", 50 << 20)
@@ -421,7 +425,9 @@ def test_a_definition_that_is_not_whole_or_stands_twice_is_refused(text: str, li
 
 
 def test_one_service_may_say_what_another_said() -> None:
-    attributes = parse("DEFAULTS=SERVICE\nUMSG=3\nCLASS=A SERVER=B SERVICE=C UMSG=1\nCLASS=A SERVER=B SERVICE=D UMSG=1")
+    attributes = parse_attributes(
+        "DEFAULTS=SERVICE\nUMSG=3\nCLASS=A SERVER=B SERVICE=C UMSG=1\nCLASS=A SERVER=B SERVICE=D UMSG=1"
+    )
 
     assert [one.max_messages_in_uow for one in attributes.services] == [1, 1]
 
@@ -436,7 +442,7 @@ def test_a_subscriber_store_needs_to_know_when_subscriptions_end() -> None:
     found = fault(text)
 
     assert (found.line, found.keyword) == (3, "SUBSCRIPTION-EXPIRATION")
-    assert parse(text.replace("YES", "YES SUBSCRIPTION-EXPIRATION=10D")).topic("NYSE") is not None
+    assert parse_attributes(text.replace("YES", "YES SUBSCRIPTION-EXPIRATION=10D")).topic("NYSE") is not None
 
 
 @pytest.mark.parametrize(("mode", "start"), [("PSTORE-LOAD", "COLD"), ("PSTORE-UNLOAD", "HOT"), ("STANDBY", "HOT")])
@@ -445,7 +451,7 @@ def test_a_run_mode_takes_its_kind_of_start_and_a_partner(mode: str, start: str)
     wrong = "COLD" if start == "HOT" else "HOT"
     text = f"DEFAULTS=BROKER\nRUN-MODE={mode}\nPARTNER-CLUSTER-ADDRESS=HOST2:1972:TCP\nPSTORE="
 
-    assert parse(text + start + "\n" + SERVICE).broker.run_mode == mode
+    assert parse_attributes(text + start + "\n" + SERVICE).broker.run_mode == mode
     assert (fault(text + wrong + "\n" + SERVICE).line, fault(text + wrong + "\n" + SERVICE).keyword) == (4, "PSTORE")
     alone = fault(f"DEFAULTS=BROKER\nRUN-MODE={mode}\nPSTORE={start}\n{SERVICE}")
     assert (alone.line, alone.keyword) == (2, "PARTNER-CLUSTER-ADDRESS")
@@ -462,7 +468,7 @@ def test_a_file_that_cannot_be_read_is_an_error_of_the_same_kind(data: bytes | N
     if data is not None:
         (tmp_path / "etbfile").write_bytes(data)
     with pytest.raises(AttributesInvalid) as caught:
-        read(tmp_path / "etbfile")
+        read_attributes(tmp_path / "etbfile")
 
     assert caught.value.faults[0].code is Code.ATTRIBUTES_UNREADABLE
     assert str(tmp_path / "etbfile") in str(caught.value)
@@ -471,15 +477,15 @@ def test_a_file_that_cannot_be_read_is_an_error_of_the_same_kind(data: bytes | N
 @given(st.text(alphabet='ABCDEFSTORE=* \n,"#-_1', max_size=200))
 def test_whatever_stands_in_a_file_it_is_read_or_told_what_is_wrong(text: str) -> None:
     try:
-        parse(f"DEFAULTS=BROKER\n{text}\n{SERVICE}")
+        parse_attributes(f"DEFAULTS=BROKER\n{text}\n{SERVICE}")
     except AttributesInvalid as invalid:
         assert invalid.faults
 
 
 def test_what_is_shown_could_be_read_again() -> None:
-    attributes = parse(LEVELS)
+    attributes = parse_attributes(LEVELS)
     lines, last = [], ("", "")
-    for shown in attributes.shown():
+    for shown in attributes.effective_values():
         if (shown.section, shown.definition) != last:
             last = (shown.section, shown.definition)
             lines.append(f"DEFAULTS={shown.section}")
@@ -487,8 +493,8 @@ def test_what_is_shown_could_be_read_again() -> None:
             lines += [f"{name}={value}" for name, value in names if value]
         if shown.value:
             lines.append(f"{shown.keyword}={shown.value}")
-    again = parse("\n".join(lines))
+    again = parse_attributes("\n".join(lines))
 
     assert again.broker == attributes.broker
     assert list(again.services) == list(attributes.services)
-    assert {shown.section for shown in attributes.shown()} <= set(SECTIONS)
+    assert {shown.section for shown in attributes.effective_values()} <= set(SECTIONS)

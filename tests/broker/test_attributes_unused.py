@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.attributes.attributes import built_in, parse
+from oms_journal.broker.attributes.attributes import built_in, parse_attributes
 from oms_journal.broker.attributes.keywords import KEYWORDS, NOT_CARRIED_OUT
 from tests.support.cli_runner import oms
 from tests.support.project import REPOSITORY
@@ -31,7 +31,9 @@ SAID = [
 @pytest.mark.parametrize(("said", "told"), SAID)
 def test_what_is_not_carried_out_is_told(said: str, told: str) -> None:
     text = said if said.startswith("DEFAULTS=BROKER") else f"DEFAULTS=BROKER {said}"
-    attributes = parse(text.replace("DEFAULTS=BROKER", "DEFAULTS=BROKER DEFAULT-VALUES=OMS", 1).replace(" ", "\n"))
+    attributes = parse_attributes(
+        text.replace("DEFAULTS=BROKER", "DEFAULTS=BROKER DEFAULT-VALUES=OMS", 1).replace(" ", "\n")
+    )
     assert [warning for warning in attributes.warnings() if warning.startswith(told)]
 
 

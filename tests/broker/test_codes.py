@@ -7,12 +7,12 @@ import re
 import pytest
 
 from oms_journal.broker import codes
-from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.advice import ADVICE
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Reply
-from oms_journal.broker.block_json import answered_of, said_of
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.block_json import decode_answer, encode_answer
+from oms_journal.broker.codes import BrokerError, Code, detailed, refuse
 from oms_journal.broker.server.stomp.frames import Frame
 from oms_journal.broker.server.stomp.headers import error_frame
 from tests.support.project import REPOSITORY
@@ -78,7 +78,7 @@ def test_an_unknown_code_is_no_code() -> None:
 
 def test_an_error_carries_its_code_and_its_text() -> None:
     plain = BrokerError(Code.UOW_NOT_FOUND)
-    told = BrokerError(Code.MAX_UOWS, detailed(Code.MAX_UOWS, "100"))
+    told = refuse(Code.MAX_UOWS, "100")
 
     assert (plain.code, plain.text, str(plain)) == (Code.UOW_NOT_FOUND, "UOW not found", "00780305 UOW not found")
     assert str(told) == "00740345 MAX-UOWS of the service reached: 100"
@@ -124,9 +124,9 @@ def test_the_advice_of_a_code_is_a_sentence_that_begins_with_what_to_do(code: Co
 @for_each("code", TOLD)
 def test_whoever_is_told_a_code_is_told_what_to_do(code: Code) -> None:
     """As an exception in a traceback, over STOMP, and over HTTP."""
-    raised = BrokerError(code, detailed(code, "of this case"))
+    raised = refuse(code, "of this case")
     frame = error_frame(code, raised.text, Frame("SEND", {"destination": "/queue/A", "receipt": "1"}))
-    answered = said_of(Answered(Reply(code=code, text=raised.text)))
+    answered = encode_answer(Answered(Reply(code=code, text=raised.text)))
 
     assert raised.__notes__ == [code.advice]
     first, second, third = frame.body.decode().splitlines()
@@ -135,21 +135,41 @@ def test_whoever_is_told_a_code_is_told_what_to_do(code: Code) -> None:
     assert third.lower() == f"{code.advice}.".lower() and third[0].isupper()
     assert faults_of(frame.body.decode(), (str(code.value), code.text)) == []
     assert (answered["error_code"], answered["error_advice"]) == (code.value, code.advice)
-    assert answered_of(answered).reply.code is code
+    assert decode_answer(answered).reply.code is code
 
 
 def test_what_is_done_needs_no_advice() -> None:
-    assert "error_advice" not in said_of(Answered(Reply()))
+    assert "error_advice" not in encode_answer(Answered(Reply()))
 
 
-@for_each("code", Cis)
-def test_what_an_operator_is_told_is_a_sentence(code: Cis) -> None:
+@for_each("code", CommandCode)
+def test_what_an_operator_is_told_is_a_sentence(code: CommandCode) -> None:
     assert code.text[0].isupper() and not code.text.endswith(".")
     assert faults_of(CisRefused(code, "uowid must say which").text, ("uowid",)) == []
 
 
-RAISED = {"BrokerError", "detailed", "_refusal", "BadFrame", "BadBlock", "CisRefused", "Refusal", "Turned", "Refused"}
-RAISED |= {"HTTPException", "refusal", "StartRefused", "AccessRefused", "MoveFailed", "StandbyEnds", "UsersInvalid"}
+RAISED = {
+    "BrokerError",
+    "refuse",
+    "detailed",
+    "BadFrame",
+    "BadBlock",
+    "CisRefused",
+    "Refusal",
+    "RequestRefused",
+    "LogonRefused",
+    "Refused",
+}
+RAISED |= {
+    "HTTPException",
+    "refusal",
+    "not_active",
+    "StartRefused",
+    "AccessRefused",
+    "MoveFailed",
+    "StandbyEnds",
+    "UsersInvalid",
+}
 
 
 def test_no_text_of_a_refusal_in_the_broker_has_words_of_others() -> None:

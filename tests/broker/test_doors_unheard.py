@@ -17,8 +17,8 @@ from oms_journal.broker.block import Function, Option
 from oms_journal.broker.client.connect import connect_async
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.embedded.threads import Threaded
-from oms_journal.broker.sessions.requests import Speaker
+from oms_journal.broker.embedded.threads import ThreadDispatcher
+from oms_journal.broker.sessions.requests import RequestFactory
 from tests.support.embedded import SERVICE
 from tests.support.kernel_desk import Desk, Person, attributes
 from tests.support.watched_disk import TIMEOUT_SECONDS
@@ -87,7 +87,7 @@ def test_who_calls_it_off_without_a_task_counts_none(tmp_path: Path) -> None:
         async with broker.session("BOB", token="B") as bob, broker.session("ALICE", token="A") as alice:
             await bob.register(SERVICE)
             await alice.send(SERVICE, b"x")
-            request = Speaker("BOB", "B", {}).receive(SERVICE, None, None, which="ANY", option=Option.SYNC)
+            request = RequestFactory("BOB", "B", {}).receive(SERVICE, None, None, which="ANY", option=Option.SYNC)
             for _ in range(TIMES):
                 broker.ask(request, caller=bob._caller, then=lambda _: None).cancel()
             unit = await bob.receive_unit(wait=True)
@@ -98,7 +98,7 @@ def test_who_calls_it_off_without_a_task_counts_none(tmp_path: Path) -> None:
 
 def test_a_thread_that_is_interrupted_counts_none(tmp_path: Path) -> None:
     def interrupt(frame: FrameType, event: str, _: object) -> None:
-        if event == "return" and frame.f_code is Threaded._begin.__code__:
+        if event == "return" and frame.f_code is ThreadDispatcher._begin.__code__:
             signal.raise_signal(signal.SIGINT)
 
     with (

@@ -12,23 +12,23 @@ from starlette.datastructures import Headers
 
 from oms_journal.broker import destinations, rules
 from oms_journal.broker.admin.codes import CisRefused
-from oms_journal.broker.admin.questions import Question
+from oms_journal.broker.admin.questions import Query
 from oms_journal.broker.admin.subjects import question_of, subject_of
-from oms_journal.broker.attributes.attributes import BUILT_IN, parse
+from oms_journal.broker.attributes.attributes import BUILT_IN, parse_attributes
 from oms_journal.broker.block import Function, Option, Request
-from oms_journal.broker.block_json import BadBlock, answered_of, parsed
+from oms_journal.broker.block_json import BadBlock, decode_answer, parse_json
 from oms_journal.broker.drivers.sqlite_commit import SCHEMA
-from oms_journal.broker.drivers.sqlite_contents import SqliteReading
-from oms_journal.broker.migration.agreement import UNLOAD, Mark, Offer, decode_mark, encode_mark, encode_offer
+from oms_journal.broker.drivers.sqlite_contents import SqliteContents
+from oms_journal.broker.migration.agreement import UNLOAD, LoadMark, StoreOffer, decode_mark, encode_mark, encode_offer
 from oms_journal.broker.server.http.request_guard import session_secret
-from oms_journal.broker.server.migration.progress import Refused, check_in, failure_in, hello_in, nonce_in
+from oms_journal.broker.server.migration.exchange import ExchangeRefused, check_in, failure_in, hello_in, nonce_in
 from oms_journal.broker.store.start import StoreError
 from tests.support.sweeps import for_each
 from tests.support.web_place import WebPlace
 
 DEEP = b"[" * 100_000
 HELLO = {"version": "1", "platform": "p", "security": "s", "nonce": "0123456789abcdef", "port": 1}
-OFFER = Offer(version="1", mode=UNLOAD, driver="JOURNAL", place="/spool", host="h")
+OFFER = StoreOffer(version="1", mode=UNLOAD, driver="JOURNAL", place="/spool", host="h")
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +83,8 @@ def test_who_asks_with_very_many_stars_is_answered_at_once() -> None:
     stars = "*a" * 15 + "*b"
     attributes = BUILT_IN + f"\nDEFAULTS=SERVICE\n CLASS={stars} SERVER=* SERVICE=*\nDEFAULTS=TOPIC\n TOPIC={stars}"
 
-    assert not Question(selectors={"server_class": [stars]}).fits("server_class")("a" * 32)
-    found = parse(attributes).service("a" * 32, "B", "C")
+    assert not Query(selectors={"server_class": [stars]}).fits("server_class")("a" * 32)
+    found = parse_attributes(attributes).service("a" * 32, "B", "C")
     assert found is not None and found.server_class == "*"
 
 
@@ -105,7 +105,7 @@ def test_a_request_with_such_a_cookie_holds_up_nobody(place: WebPlace) -> None:
 
 # Between two brokers.
 
-_MARK: dict[str, Any] = json.loads(encode_mark(Mark(OFFER, 1)))
+_MARK: dict[str, Any] = json.loads(encode_mark(LoadMark(OFFER, 1)))
 _SUMMARY = {"Message": {"count": 1, "bytes": 1, "digest": "00"}}
 WORDS: dict[str, bytes] = {
     "too deep": DEEP,
@@ -122,7 +122,7 @@ WORDS: dict[str, bytes] = {
 @pytest.mark.parametrize("what", WORDS)
 def test_what_no_partner_says_is_refused(what: str) -> None:
     for read in (hello_in, check_in, nonce_in, lambda body: failure_in(body, OFFER)):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(ExchangeRefused) as refused:
             read(WORDS[what])
         assert refused.value.status == 400
 
@@ -162,16 +162,16 @@ def test_a_mark_of_a_load_that_nobody_makes_is_told_of(said: Any) -> None:
 )
 def test_what_no_broker_answers_is_no_answer(said: Any) -> None:
     with pytest.raises(BadBlock):
-        answered_of(said)
+        decode_answer(said)
 
 
 def test_a_name_said_twice_is_found_at_once_and_told_shortly() -> None:
     names = ",".join(f'"{number}":0' for number in range(200_000))
 
     with pytest.raises(BadBlock, match="said twice"):
-        parsed("{" + names + ',"7":0}')
+        parse_json("{" + names + ',"7":0}')
     with pytest.raises(BadBlock) as bad:
-        parsed('{"' + "x" * 100_000 + '":0,"' + "x" * 100_000 + '":0}')
+        parse_json('{"' + "x" * 100_000 + '":0,"' + "x" * 100_000 + '":0}')
     assert len(str(bad.value)) < 200
 
 
@@ -202,7 +202,7 @@ def test_a_row_that_no_broker_writes_is_told_of(statement: str) -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     for each in (*SCHEMA, statement):
         connection.execute(each)
-    reading = SqliteReading(connection)
+    reading = SqliteContents(connection)
 
     with pytest.raises(StoreError):
         list(reading.messages())
@@ -230,7 +230,7 @@ def kept(say: Callable[[str], object]) -> int:
 
 @pytest.mark.parametrize("kind", ["temp", "conversation", "topic"])
 def test_a_long_destination_is_not_remembered(kind: str) -> None:
-    assert kept(lambda name: destinations.parse(f"/{kind}/{name}")) < 100_000
+    assert kept(lambda name: destinations.parse_destination(f"/{kind}/{name}")) < 100_000
 
 
 TEXTS = [

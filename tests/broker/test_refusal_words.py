@@ -85,7 +85,7 @@ def test_nothing_that_is_said_about_a_publication_speaks_of_units_of_work(people
     said += [
         no_subscription,
         people.received(NOBODYS),
-        people.said(bob, bob.speaker.say(Function.UNSUBSCRIBE, topic="NEWS")),
+        people.said(bob, bob.speaker.request(Function.UNSUBSCRIBE, topic="NEWS")),
     ]
     bob.subscribe("NEWS")
     said += [people.received()]

@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from oms_journal.broker.attributes.attributes import Attributes, parse
+from oms_journal.broker.attributes.attributes import Attributes, parse_attributes
 from oms_journal.broker.block import Reply
 from oms_journal.broker.codes import Code
 from tests.callers.repeats import Repeating
@@ -52,7 +52,7 @@ TOPICS = {"NEWS": TopicTerms(messages_max=3), "GOSSIP": TopicTerms(is_durable=Fa
 
 
 def attributes() -> Attributes:
-    return parse(ATTRIBUTES)
+    return parse_attributes(ATTRIBUTES)
 
 
 class Broken(AssertionError):

@@ -245,7 +245,7 @@ async def _ticked(broker: AsyncBroker) -> None:
 async def _stored(broker: AsyncBroker) -> None:
     """Wait until the store has what is on its way to it, and what comes of that."""
     for _ in range(SETTLING_ERRANDS):
-        await broker._looped.errand(lambda: None)
+        await broker._looped.barrier(lambda: None)
 
 
 async def _awaiting(awaitable: Any) -> Any:

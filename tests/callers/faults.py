@@ -12,7 +12,7 @@ from oms_journal.broker.kernel.participants.logon import depart
 from oms_journal.broker.kernel.state.effects import ForbidNew
 from oms_journal.broker.kernel.state.replies import reply_of
 from oms_journal.broker.records import UowRecord
-from oms_journal.broker.sessions.requests import Speaker
+from oms_journal.broker.sessions.requests import RequestFactory
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.database.arguments import plain_bytes, plain_properties
 from tests.planted.patched import Patched
@@ -61,7 +61,7 @@ def a_service_is_kept_by_reference() -> Iterator[None]:
 class _Kept(Mapping[str, Any]):
     """The fields of a service, made of its names whenever somebody looks."""
 
-    def __init__(self, speaker: Speaker, parts: list[str]) -> None:
+    def __init__(self, speaker: RequestFactory, parts: list[str]) -> None:
         self._speaker = speaker
         self._parts = parts
 
@@ -104,14 +104,14 @@ def a_service_that_is_served_is_kept_by_reference() -> Iterator[None]:
 @fault("tasks", budget=20)
 def a_cancelled_receive_keeps_its_unit() -> Iterator[None]:
     """What a cancelled task was about to get is given back by nobody."""
-    with changed(Patched.LOOPED_HAND_BACK, lambda _: nothing):
+    with changed(Patched.LOOP_HAND_BACK, lambda _: nothing):
         yield
 
 
 @fault(budget=20, swept=["interrupted receive_unit"])
 def an_interrupted_receive_keeps_its_unit() -> Iterator[None]:
     """What a thread was about to get when it was interrupted is given back by nobody."""
-    with changed(Patched.THREADED_HAND_BACK, lambda _: nothing):
+    with changed(Patched.THREADS_HAND_BACK, lambda _: nothing):
         yield
 
 
@@ -136,7 +136,7 @@ def a_lost_connection_leaves_its_units_open() -> Iterator[None]:
     def made(_: Any) -> Any:
         return lambda world, participant, **_named: depart(world, participant, Code.PARTNER_LOGGED_OFF)
 
-    with changed(Patched.KERNEL_LOSE, made):
+    with changed(Patched.KERNEL_DROP_PARTICIPANT, made):
         yield
 
 
@@ -278,7 +278,7 @@ def what_was_forbidden_is_taken() -> Iterator[None]:
     def made(before: Any) -> Any:
         return lambda self, given: None if isinstance(given, ForbidNew) else before(self, given)
 
-    with changed(Patched.THREADED_GIVE, made):
+    with changed(Patched.THREADS_GIVE, made):
         yield
 
 

@@ -11,7 +11,7 @@ import pytest
 from oms_journal.broker.block import Option, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import JournalStore
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 from oms_journal.broker.store.start import Pstore, StoreFull
@@ -92,7 +92,7 @@ def test_the_memory_of_a_load_is_told_within_a_tenth(tmp_path: Path, load: Load)
         gc.collect()
         before = tracemalloc.get_traced_memory()[0]
         store = JournalStore.open(directory, Options(cleanup_interval=0, compact_share=0))
-        found = restored(store, now=0)
+        found = restore(store, now=0)
         gc.collect()
         taken = tracemalloc.get_traced_memory()[0] - before
         assert len(found.units) in (0, load.uows + load.statuses)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal.broker.rights import Right
-from oms_journal.broker.server.security.users import read
+from oms_journal.broker.server.security.users import read_users
 from tests.support.cli_runner import command_line, environment, oms
 
 SECRET = "correct horse battery"
@@ -47,7 +47,7 @@ def test_a_user_is_added_allowed_denied_listed_and_removed(tmp_path: Path) -> No
     assert "QUEUE/SECRET*" in people and "may not" in people and "scrypt" not in people
 
     oms("user", "remove", str(path), "BOB")
-    assert set(read(path)) == {"ALICE"}
+    assert set(read_users(path)) == {"ALICE"}
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -56,7 +56,7 @@ def test_what_was_denied_is_allowed_again_and_the_other_way_round(tmp_path: Path
     for verb in ("allow", "deny", "allow", "allow"):
         oms("user", verb, str(path), "ALICE", "look", "broker")
 
-    found = read(path)["ALICE"]
+    found = read_users(path)["ALICE"]
     assert (found.allow[Right.LOOK], found.deny.get(Right.LOOK, ())) == (("broker",), ())
 
 
@@ -66,7 +66,7 @@ def test_a_password_is_changed_and_the_rights_stay(tmp_path: Path) -> None:
 
     oms("user", "password", str(path), "ALICE", stdin=b"another password\r\n")
 
-    found = read(path)["ALICE"]
+    found = read_users(path)["ALICE"]
     assert found.password.fits("another password") and not found.password.fits(SECRET)
     assert found.may(Right.SEND, "A/B/C")
 
@@ -113,7 +113,7 @@ def test_while_another_changes_the_file_nobody_else_does(tmp_path: Path) -> None
     (tmp_path / "users.new").touch()
 
     assert "another `oms user` is at work" in oms("user", "remove", str(path), "ALICE", code=3).stderr
-    assert set(read(path)) == {"ALICE"}
+    assert set(read_users(path)) == {"ALICE"}
 
 
 def test_at_a_terminal_the_password_is_asked_for_twice_and_not_shown(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_at_a_terminal_the_password_is_asked_for_twice_and_not_shown(tmp_path: P
         finally:
             os.close(ours)
 
-    assert set(read(path)) == {"USER0"}
+    assert set(read_users(path)) == {"USER0"}
 
 
 def _heard(terminal: int, until: str) -> str:

@@ -7,7 +7,7 @@ import trustme
 
 from oms_journal.broker.attributes.attributes import BUILT_IN
 from oms_journal.broker.rights import Right
-from oms_journal.broker.server.security.passwords import Cost, stored
+from oms_journal.broker.server.security.passwords import Cost, hash_password
 from oms_journal.broker.server.security.users import User, write
 from tests.clients.suite import Run
 from tests.support.stomp_server import Serving
@@ -45,7 +45,7 @@ class Authority:
         lines = [f"HOST={run.host}", f"TLS-CERTIFICATE={chain}", "STOMP-TLS-PORT=0"]
         if run.has_users:
             everything = {right: ("*",) for right in Right}
-            user = User(USER, stored(PASSWORD, Cost(log_n=4)), everything)
+            user = User(USER, hash_password(PASSWORD, Cost(log_n=4)), everything)
             write(folder / "users", {user.name: user})
             lines.append(f"USERS-FILE={folder / 'users'}")
         attributes = folder / "attributes"

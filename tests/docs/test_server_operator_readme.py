@@ -8,7 +8,7 @@ import pytest
 
 from oms_journal.broker.attributes.keywords import CANONICAL
 from oms_journal.broker.rights import Right
-from oms_journal.broker.server.security.users import read
+from oms_journal.broker.server.security.users import read_users
 from tests.support.cli_runner import oms
 from tests.support.project import REPOSITORY
 
@@ -23,7 +23,7 @@ def test_the_commands_for_users_run_and_mean_what_they_say(tmp_path: Path, monke
     for line in lines:
         oms(*shlex.split(line)[1:], stdin=b"a long password\n")
 
-    users = read(tmp_path / "users")
+    users = read_users(tmp_path / "users")
     alice, root = users["ALICE"], users["ROOT"]
     assert alice.may(Right.SEND, "QUEUE/ORDERS/-") and alice.may(Right.RECEIVE, "QUEUE/ORDERS-NEW/-")
     assert alice.may(Right.SEND, "topic/NEWS") and not alice.may(Right.RECEIVE, "topic/NEWS")

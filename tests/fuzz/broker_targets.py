@@ -5,16 +5,16 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
 
-from oms_journal.broker.attributes.attributes import BUILT_IN, parse
+from oms_journal.broker.attributes.attributes import BUILT_IN, parse_attributes
 from oms_journal.broker.attributes.text import AttributesInvalid
 from oms_journal.broker.drivers.sqlite_commit import SCHEMA
-from oms_journal.broker.drivers.sqlite_contents import SqliteReading
-from oms_journal.broker.durations import duration, duration_text, wait
+from oms_journal.broker.drivers.sqlite_contents import SqliteContents
+from oms_journal.broker.durations import duration_text, parse_duration, parse_wait
 from oms_journal.broker.migration.agreement import (
     LOAD,
     UNLOAD,
-    Mark,
-    Offer,
+    LoadMark,
+    StoreOffer,
     decode_mark,
     decode_offer,
     decode_summary,
@@ -22,10 +22,10 @@ from oms_journal.broker.migration.agreement import (
     encode_offer,
     encode_summary,
 )
-from oms_journal.broker.migration.stream import Decoder, NotAReplica, Tally, encode
+from oms_journal.broker.migration.stream import Decoder, NotAReplica, Tally, encode_part
 from oms_journal.broker.queues import ServiceQueue, TopicQueue, parse_queue
 from oms_journal.broker.records import LAYOUTS, PREFIX_FIELDS, VERSION, RecordError
-from oms_journal.broker.server.migration.progress import Refused, check_in, failure_in, hello_in, nonce_in
+from oms_journal.broker.server.migration.exchange import ExchangeRefused, check_in, failure_in, hello_in, nonce_in
 from oms_journal.broker.store.start import StoreError
 from oms_journal.broker.store.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from oms_journal.journal.format.records import encode_properties
@@ -77,8 +77,8 @@ def _replicas() -> Iterator[bytes]:
         StoredIdentifier("A/B/C", "p", 1, 2, 3, 4),
         LastNumber(9),
     )
-    yield from map(encode, parts)
-    yield b"".join(map(encode, parts))
+    yield from map(encode_part, parts)
+    yield b"".join(map(encode_part, parts))
 
 
 @target(BROKER_TARGETS, _replicas)
@@ -87,7 +87,7 @@ def replica(data: bytes) -> None:
     found = _parts([data])
     assert _parts([data[: len(data) // 2], data[len(data) // 2 :]]) == found
     for part in found[0]:
-        assert _parts([encode(part)]) == ([part], False)  # type: ignore[arg-type]
+        assert _parts([encode_part(part)]) == ([part], False)  # type: ignore[arg-type]
 
 
 def _parts(pieces: list[bytes]) -> tuple[list[object], bool]:
@@ -101,8 +101,8 @@ def _parts(pieces: list[bytes]) -> tuple[list[object], bool]:
     return found, False
 
 
-_OFFER = Offer(version="0.1.0", mode=UNLOAD, driver="JOURNAL", place="/spool", host="h", owner="ETB", parts=3)
-_MINE = Offer(version="0.1.0", mode=LOAD, driver="SQLITE", place="/other", host="h")
+_OFFER = StoreOffer(version="0.1.0", mode=UNLOAD, driver="JOURNAL", place="/spool", host="h", owner="ETB", parts=3)
+_MINE = StoreOffer(version="0.1.0", mode=LOAD, driver="SQLITE", place="/other", host="h")
 _SUMMARY = {"Message": Tally(3, 100, "00ff")}
 
 
@@ -116,7 +116,7 @@ def _said() -> Iterator[bytes]:
         {"summary": encode_summary(_SUMMARY), "last": 7},
     ):
         yield json.dumps(document).encode()
-    yield encode_mark(Mark(_OFFER, 1_767_225_600_000_000, _SUMMARY))
+    yield encode_mark(LoadMark(_OFFER, 1_767_225_600_000_000, _SUMMARY))
     yield b'{"source": "x", "begun": Infinity, "offer": {}}'
     yield b'{"a": {"count": 1e999, "bytes": 1, "digest": ""}}'
 
@@ -131,7 +131,7 @@ def partner_words(data: bytes) -> None:
     else:
         assert decode_mark(encode_mark(mark)) == mark and str(mark)
     for read in (lambda body: failure_in(body, _MINE), nonce_in, hello_in, check_in):
-        with suppress(Refused):
+        with suppress(ExchangeRefused):
             read(data)
     try:
         document = json.loads(data)
@@ -178,7 +178,7 @@ def sqlite_rows(data: bytes) -> None:
             connection.execute(f"INSERT INTO {table} VALUES ({','.join('?' * width)})", values)
         except (sqlite3.Error, OverflowError):
             continue
-    reading = SqliteReading(connection)
+    reading = SqliteContents(connection)
     for read in (
         lambda: list(reading.messages()),
         lambda: list(reading.records("broker/")),
@@ -222,11 +222,11 @@ def _attributes() -> Iterator[bytes]:
 @target(BROKER_TARGETS, _attributes)
 def attribute_file(data: bytes) -> None:
     try:
-        found = parse(data.decode("utf-8", "replace"))
+        found = parse_attributes(data.decode("utf-8", "replace"))
     except AttributesInvalid as invalid:
         assert invalid.faults and str(invalid)
         return
-    list(found.shown())
+    list(found.effective_values())
     found.service("a" * 32, "B", "C")
     found.topic("a" * 96)
     found.longest_message()
@@ -242,12 +242,12 @@ def times(data: bytes) -> None:
     """Durations and waits as callers and attributes write them."""
     text = data.decode("utf-8", "replace")
     try:
-        found = duration(text)
+        found = parse_duration(text)
     except ValueError:
         pass
     else:
-        assert duration(duration_text(found)) == found
+        assert parse_duration(duration_text(found)) == found
     try:
-        wait(text)
+        parse_wait(text)
     except ValueError:
         return

@@ -9,22 +9,29 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from oms_journal.broker.admin.codes import CisRefused
-from oms_journal.broker.admin.commands import COMMANDS, order_of
+from oms_journal.broker.admin.commands import COMMANDS, parse_command
 from oms_journal.broker.admin.subjects import SUBJECTS, question_of, subject_of
 from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.block import Function, Request
-from oms_journal.broker.block_json import BadBlock, answered_of, block_of, parsed, request_of, said_of
+from oms_journal.broker.block_json import (
+    BadBlock,
+    decode_answer,
+    decode_request,
+    encode_answer,
+    encode_request,
+    parse_json,
+)
 from oms_journal.broker.codes import BrokerError
-from oms_journal.broker.destinations import parse
+from oms_journal.broker.destinations import parse_destination
 from oms_journal.broker.server.http.connection import WebConnection
 from oms_journal.broker.server.http.listener import WebListener
 from oms_journal.broker.server.http.metrics import Exposition
 from oms_journal.broker.server.http.routes import web_listener
 from oms_journal.broker.server.runtime.limits import FrameLimits, WebLimits
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.server.security import passwords, users
 from oms_journal.broker.server.stomp.frames import VERSIONS, BadFrame, Frame, FrameReader
-from oms_journal.broker.server.stomp.frames import encode as encode_frame
+from oms_journal.broker.server.stomp.frames import encode_frame as encode_frame
 from tests.fuzz.file_targets import folder
 from tests.fuzz.target import Taker, Target, target
 from tests.support.stomp_desk import Connection, StompDesk
@@ -105,7 +112,7 @@ def stomp_session(data: bytes) -> None:
                 break
             connection.session.take(frame)
             stomp.turn()
-            reader.version = connection.session.version
+            reader.version = connection.session.flow.version
     except BadFrame as failure:
         connection.session.bad(failure) if hasattr(connection.session, "bad") else None
     stomp.wait(100)
@@ -122,14 +129,14 @@ def _destinations() -> Iterator[bytes]:
 @target(SERVER_TARGETS, _destinations)
 def destination(data: bytes) -> None:
     try:
-        found = parse(data.decode("utf-8", "replace"))
+        found = parse_destination(data.decode("utf-8", "replace"))
     except BrokerError:
         return
-    assert parse(str(found)) == found
+    assert parse_destination(str(found)) == found
 
 
 def _users() -> Iterator[bytes]:
-    password = str(passwords.stored("long enough", passwords.Cost(log_n=4)))
+    password = str(passwords.hash_password("long enough", passwords.Cost(log_n=4)))
     rights = {"send": ["QUEUE/*", "topic/a"], "administer": ["*"]}
     for given in ({}, {"ALICE": {"password": password, "allow": rights, "deny": {"look": ["broker"]}}}):
         yield json.dumps({"format": users.FORMAT, "users": given}).encode()
@@ -142,22 +149,22 @@ def users_file(data: bytes) -> None:
     path.touch(0o600)
     path.write_bytes(data)
     try:
-        found = users.read(path)
+        found = users.read_users(path)
     except users.UsersInvalid:
         pass
     else:
         users.write(path, found)
-        assert users.read(path) == found
+        assert users.read_users(path) == found
     try:
-        stored = passwords.parse(data.decode("utf-8", "replace"))
+        stored = passwords.parse_password_hash(data.decode("utf-8", "replace"))
     except ValueError:
         return
-    assert passwords.parse(str(stored)) == stored
+    assert passwords.parse_password_hash(str(stored)) == stored
 
 
 def _blocks() -> Iterator[bytes]:
     full = Request(function=Function.SEND, user_id="A", body=b"m", properties={"a": "1"}, msgid=b"x", wait="5S")
-    yield json.dumps(block_of(full)).encode()
+    yield json.dumps(encode_request(full)).encode()
     yield b'{"function": "LOGON", "body_text": "x", "as_text": true, "api_version": 9.0}'
     yield b'{"error_code": "00000000", "error_text": "", "body": "AA==", "conv_stat": "NEW", "uow_status": "ACCEPTED"}'
     yield b'{"error_code": "00000000", "body_text": "x", "properties": {"a": "b"}, "store": "BROKER"}'
@@ -167,20 +174,20 @@ def _blocks() -> Iterator[bytes]:
 def control_block(data: bytes) -> None:
     """A control block in JSON, and the answer to one."""
     try:
-        said = parsed(data)
+        said = parse_json(data)
     except BadBlock:
         return
     try:
-        request, _ = request_of(said)
+        request, _ = decode_request(said)
     except BadBlock:
         pass
     else:
-        assert request_of(json.loads(json.dumps(block_of(request))))[0] == request
+        assert decode_request(json.loads(json.dumps(encode_request(request))))[0] == request
     try:
-        answered = answered_of(said)
+        answered = decode_answer(said)
     except BadBlock:
         return
-    assert answered_of(json.loads(json.dumps(said_of(answered)))) == answered
+    assert decode_answer(json.loads(json.dumps(encode_answer(answered)))) == answered
 
 
 def _questions() -> Iterator[bytes]:
@@ -207,7 +214,7 @@ def operator_words(data: bytes) -> None:
     except CisRefused:
         pass
     try:
-        order_of(json.loads(data))
+        parse_command(json.loads(data))
     except (CisRefused, ValueError, RecursionError):
         return
 
@@ -269,7 +276,9 @@ def _listener() -> tuple[asyncio.AbstractEventLoop, WebListener]:
     loop = asyncio.new_event_loop()
 
     async def made() -> WebListener:
-        served = Served(attributes=built_in(broker_id="ETB"), stop=lambda _: None, run_mode="STANDARD", started=0.0)
+        served = ServerState(
+            attributes=built_in(broker_id="ETB"), stop=lambda _: None, run_mode="STANDARD", started=0.0
+        )
         found = web_listener(served, WebLimits(body_bytes=3000))
         assert isinstance(found, WebListener)
         return found

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oms_journal import MessageDatabase
-from oms_journal.broker.drivers.sqlite_contents import SqliteReading
+from oms_journal.broker.drivers.sqlite_contents import SqliteContents
 from oms_journal.broker.records import Layout
 from oms_journal.broker.server.http.metrics import Exposition
 from oms_journal.broker.server.stomp.frames import FrameReader
@@ -75,7 +75,7 @@ SABOTAGE: dict[str, tuple[str, object, str, Broken]] = {
     "damage is not reported": ("patched-file", directory_targets, "dump", lambda *_: iter(())),
     "a start fails in its own way": ("patched-directory", MessageDatabase, "open", _raises(IndexError("x"))),
     "a record fails in its own way": ("broker-record", Layout, "decode", _raises(KeyError("x"))),
-    "a row fails in its own way": ("sqlite-rows", SqliteReading, "read", _raises(AssertionError())),
+    "a row fails in its own way": ("sqlite-rows", SqliteContents, "read", _raises(AssertionError())),
     "a cut changes the frames": ("stomp-frames", FrameReader, "frames", lambda self: iter([bytes(self._data)])),
     "a request is a mistake of the server": ("http-connection", json, "loads", _raises(RuntimeError("x"))),
     "an answer loses something": ("control-block", server_targets, "said_of", lambda _: {"error_code": "00740074"}),

@@ -134,7 +134,7 @@ class Patched(Enum):
     JOURNAL_STORE_TAKE_HOLD = "oms_journal.broker.drivers.journal:JournalStore._take_hold"
     JOURNAL_STORE_CLOSE = "oms_journal.broker.drivers.journal:JournalStore.close"
     JOURNAL_STORE_COMMIT_MANY = "oms_journal.broker.drivers.journal:JournalStore.commit_many"
-    JOURNAL_STORE_DISCONNECT = "oms_journal.broker.drivers.journal:JournalStore.disconnect"
+    STORE_DRIVER_DISCONNECT = "oms_journal.broker.drivers.driver:StoreDriver.disconnect"
     JOURNAL_STORE_HIGHEST = "oms_journal.broker.drivers.journal:JournalStore.highest"
     JOURNAL_STORE_MESSAGE_COUNT = "oms_journal.broker.drivers.journal:JournalStore.message_count"
     JOURNAL_STORE_MESSAGES = "oms_journal.broker.drivers.journal:JournalStore.messages"
@@ -144,18 +144,18 @@ class Patched(Enum):
     JOURNAL_DRAFT_OF = "oms_journal.broker.drivers.journal:draft_of"
 
     # broker/embedded
-    LOOPED_HAND_BACK = "oms_journal.broker.embedded.loop:Looped._hand_back"
-    RUNNING_ROOM = "oms_journal.broker.embedded.runtime:Running.room"
-    THREADED_HAND_BACK = "oms_journal.broker.embedded.threads:Threaded._hand_back"
-    THREADED_GIVE = "oms_journal.broker.embedded.threads:Threaded.give"
+    LOOP_HAND_BACK = "oms_journal.broker.embedded.loop:LoopDispatcher._hand_back"
+    RUNTIME_ROOM = "oms_journal.broker.embedded.runtime:Runtime.room"
+    THREADS_HAND_BACK = "oms_journal.broker.embedded.threads:ThreadDispatcher._hand_back"
+    THREADS_GIVE = "oms_journal.broker.embedded.threads:ThreadDispatcher.give"
 
     # broker/kernel
     HOLD_RELEASE_OF_WINDOW = "oms_journal.broker.kernel.hold_release:_of_window"
-    HOLD_RELEASE_CLOSING = "oms_journal.broker.kernel.hold_release:closing"
+    HOLD_RELEASE_COMPLETION_BY = "oms_journal.broker.kernel.hold_release:completion_by"
     HOLD_RELEASE_DECIDE = "oms_journal.broker.kernel.hold_release:decide"
     KERNEL_TAKE = "oms_journal.broker.kernel.kernel:Kernel.take"
     KERNEL_TAKE_ALL = "oms_journal.broker.kernel.kernel:Kernel.take_all"
-    KERNEL_LOSE = "oms_journal.broker.kernel.kernel:lose"
+    KERNEL_DROP_PARTICIPANT = "oms_journal.broker.kernel.kernel:drop_participant"
     OPERATOR_COMMANDS_ACCEPT_AGAIN = "oms_journal.broker.kernel.operator_commands:accept_again"
     OPERATOR_COMMANDS_PURGE = "oms_journal.broker.kernel.operator_commands:purge"
     OPERATOR_COMMANDS_SUBSCRIBE_FOR = "oms_journal.broker.kernel.operator_commands:subscribe_for"
@@ -165,16 +165,16 @@ class Patched(Enum):
     RESTART_EVERY = "oms_journal.broker.kernel.restart.restore:_every"
     RESTART_FOUND = "oms_journal.broker.kernel.restart.restore:_found"
     RESTART_WITHHOLD = "oms_journal.broker.kernel.restart.start:_withhold"
-    COLUMNS_IN_ORDER = "oms_journal.broker.kernel.restart.unit_columns:Columns._in_order"
+    UNIT_COLUMNS_IN_ORDER = "oms_journal.broker.kernel.restart.unit_columns:UnitColumns._in_order"
 
     # broker/kernel/state
     WORLD_FORGET_IDLE = "oms_journal.broker.kernel.state.world:World.forget_idle"
 
     # broker/kernel/tables
-    WITHHELD_ENDS_AFTER = "oms_journal.broker.kernel.tables.hold:Withheld.ends_after"
+    HOLD_ENDS_AFTER = "oms_journal.broker.kernel.tables.hold:Hold.ends_after"
 
     # broker/kernel/topics
-    ACKNOWLEDGING_INIT = "oms_journal.broker.kernel.topics.delivery:Acknowledging.__init__"
+    ACKNOWLEDGEMENT_INIT = "oms_journal.broker.kernel.topics.delivery:Acknowledgement.__init__"
 
     # broker/kernel/units
     RECEIVE_ASSIGN = "oms_journal.broker.kernel.units.receive:assign"
@@ -185,7 +185,7 @@ class Patched(Enum):
     REPEATING_CHECK_IS_SAME = "oms_journal.broker.kernel.units.repeating:check_is_same"
     SEND_IS_ANSWERED = "oms_journal.broker.kernel.units.send:is_answered"
     SYNCPOINT_CHECK_IS_SAME = "oms_journal.broker.kernel.units.syncpoint:check_is_same"
-    TRANSITIONS_CLOSING_AS = "oms_journal.broker.kernel.units.transitions:closing_as"
+    TRANSITIONS_COMPLETION_AS = "oms_journal.broker.kernel.units.transitions:completion_as"
 
     # broker/sessions
     SETTLED_EXIT = "oms_journal.broker.sessions.session_parts:Settled.__exit__"
@@ -198,7 +198,7 @@ class Patched(Enum):
     RECEIVING_CHECK_IS_OPEN = "oms_journal.broker.sessions.verbs:Receiving._check_is_open"
 
     # broker/store
-    STORE_FOLLOWING_START = "oms_journal.broker.store.start:following_start"
+    STORE_NEXT_START = "oms_journal.broker.store.start:next_start"
 
     @property
     def module(self) -> str:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from oms_journal import AsyncBroker, MessageDatabase
 from oms_journal.broker.server.runtime.limits import StompLimits
-from oms_journal.broker.server.stomp.frames import V12, Frame, encode
+from oms_journal.broker.server.stomp.frames import V12, Frame, encode_frame
 from oms_journal.broker.server.stomp.listener import StompListener
 from oms_journal.journal.names import LOCK, DataFileName
 from oms_journal.recovery.report import Verdict
@@ -157,8 +157,8 @@ async def _send(directory: Path, walk: Walk) -> None:
         listener = StompListener(broker, limits)
         (address,) = await listener.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(address.rpartition(":")[2]))
-        send = encode(Frame("SEND", {"destination": "/queue/orders", "receipt": "1"}, b"an order"), V12)
-        said = [encode(Frame("CONNECT", {"accept-version": "1.2", "heart-beat": "0,0"}, b""), V12), send]
+        send = encode_frame(Frame("SEND", {"destination": "/queue/orders", "receipt": "1"}, b"an order"), V12)
+        said = [encode_frame(Frame("CONNECT", {"accept-version": "1.2", "heart-beat": "0,0"}, b""), V12), send]
         for data, answer in zip(said, (b"CONNECTED", b"RECEIPT"), strict=True):
             writer.write(data)
             assert answer in await reader.readuntil(b"\0")

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import PUBLICATIONS, SUBSCRIPTIONS, UOWS
+from oms_journal.broker.store.start import PersistentStore as StorePort
 from oms_journal.broker.store.start import StartRefused
-from oms_journal.broker.store.start import Store as StorePort
 from oms_journal.journal.names import DataFileName
 from oms_journal.recovery.report import RecoveryReport, Verdict
 from tests.simulation.broker_holding import HoldingPlay

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oms_journal.broker.admin.hold import Between, held_publications, held_uows
-from oms_journal.broker.admin.questions import Question, finished
-from oms_journal.broker.kernel.restart.hold import Held, Records, held_in
+from oms_journal.broker.admin.hold import CommitPeriod, held_publications, held_uows
+from oms_journal.broker.admin.questions import Query, run_steps
+from oms_journal.broker.kernel.restart.hold import HeldItem, Records, held_in
 from oms_journal.broker.store.start import StoreUnavailable
 from tests.simulation.broker_promises import Promises, Reader
 from tests.simulation.broker_restarts import RestartingPlay, copied, starts_of
@@ -89,7 +89,7 @@ class HoldingPlay(RestartingPlay):
         counted = (world.withheld.unit_count, world.withheld.publications)
         self._hold(counted == (units, len(held) - units), LISTED, [f"counted: {counted}", f"listed: {held}"])
 
-    def _is_held(self, state: State, held: Sequence[Held]) -> bool:
+    def _is_held(self, state: State, held: Sequence[HeldItem]) -> bool:
         """Say whether that is what a state holds; what nobody has heard of is found to be what it is by its place."""
         uows, publications = state.model.held()
         units = [one.identifier for one in held if not one.subscription_id]
@@ -101,7 +101,7 @@ class HoldingPlay(RestartingPlay):
             return False
         return self._news_of(state, held) == publications
 
-    def _news_of(self, state: State, held: Sequence[Held]) -> set[tuple[int, str, str]] | None:
+    def _news_of(self, state: State, held: Sequence[HeldItem]) -> set[tuple[int, str, str]] | None:
         """Return the publications that are listed, in a state's numbers; None where they are not those it holds."""
         topics, subscriptions = state.model.topics, self.desk.kernel.world.topics.subscriptions
         listed = {one.identifier: one.first for one in held if one.subscription_id}
@@ -135,9 +135,9 @@ class HoldingPlay(RestartingPlay):
         """Return what an operator is told of a service or topic, "" for all: units of work, and topics with readers."""
         self.compare_held()
         world, named = self.desk.kernel.world, {"service": [queue]} if queue else {}
-        units = finished(held_uows(world, Question(selectors={"held": ["yes"], **named}), Between()))
+        units = run_steps(held_uows(world, Query(selectors={"held": ["yes"], **named}), CommitPeriod()))
         topics = {"topic": [queue]} if queue else {}
-        news = finished(held_publications(world, Question(selectors=topics), Between()))
+        news = run_steps(held_publications(world, Query(selectors=topics), CommitPeriod()))
         owners = world.topics.subscriptions
         readers = []
         for row in news.rows:

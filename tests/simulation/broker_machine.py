@@ -6,18 +6,17 @@ from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
-from oms_journal.broker.answers import NO_REQUEST, handing_back
-from oms_journal.broker.attributes.attributes import Attributes, parse
+from oms_journal.broker.answers import NO_REQUEST, compensation
+from oms_journal.broker.attributes.attributes import Attributes, parse_attributes
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import JournalStore
-from oms_journal.broker.embedded.beginning import Beginning
-from oms_journal.broker.embedded.runtime import Running
+from oms_journal.broker.embedded.runtime import Runtime
 from oms_journal.broker.kernel.kernel import Kernel
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore as restore_kernel
 from oms_journal.broker.kernel.state.effects import Answer, Call, Commit, Durable, Effect
 from oms_journal.broker.records import MASTER_KEY
-from oms_journal.broker.store.start import RESTORED_KEY, StartRefused, Store, StoreError
+from oms_journal.broker.store.start import RESTORED_KEY, PersistentStore, StartRefused, StoreError
 from oms_journal.database.backup.backup import Backup, BackupOptions, back_up
 from oms_journal.database.backup.restore import RestoreOptions, restore
 from oms_journal.database.options import Options
@@ -81,7 +80,7 @@ class Machine:
 
     def attributes_of(self, text: str) -> Attributes:
         """Return the attributes of a file for this machine's store."""
-        return parse(f"{text}\nDEFAULTS=JOURNAL\n  MIN-FREE-SPACE={self.setting.min_free}\n")
+        return parse_attributes(f"{text}\nDEFAULTS=JOURNAL\n  MIN-FREE-SPACE={self.setting.min_free}\n")
 
     def open(
         self, directory: Path | None = None, *, creates: bool = True, passing: Holder | None = None
@@ -179,7 +178,7 @@ class MachineDesk(OracleDesk):
         self.now = now
         self._groups = 0
         self.durable = 0  # commits that were told so
-        self.store: Store = machine.open(passing=passing)
+        self.store: PersistentStore = machine.open(passing=passing)
         self.pid = machine.edges.pid
         self._start()
 
@@ -190,8 +189,8 @@ class MachineDesk(OracleDesk):
         self.is_short = False  # of free space
         store, self.attributes = self.store, self.machine.attributes
         self.begun = begun(store, now=self.now)
-        self.kernel = Kernel(self.attributes, restored(store, now=self.now), self.begun.identifiers)
-        beginning = Beginning(
+        self.kernel = Kernel(self.attributes, restore_kernel(store, now=self.now), self.begun.identifiers)
+        self.running = Runtime(
             attributes=self.attributes,
             kernel=self.kernel,
             store=store,
@@ -200,7 +199,6 @@ class MachineDesk(OracleDesk):
             clock=lambda: self.now,
             job="",
         )
-        self.running = Running(beginning)
         self._go_on()
 
     def taken_over(self) -> "MachineDesk":
@@ -236,7 +234,7 @@ class MachineDesk(OracleDesk):
         answered = self.running.read(NO_REQUEST, answer)
         if answer.bodies and answered.body is None:
             self.unread.add(answer.handle)
-            back = handing_back(request, answer.reply, is_untried=False)
+            back = compensation(request, answer.reply, is_untried=False)
             assert back is not None, "what was read from the store can be given back"
             self._back.append((back, connection))
         return Said(answered.reply, answered.body)

@@ -19,7 +19,7 @@ from oms_journal.broker.migration.agreement import LOAD, UNLOAD
 from oms_journal.broker.migration.load import Loading
 from oms_journal.broker.migration.stream import scan
 from oms_journal.broker.migration.unload import Unloading
-from oms_journal.broker.store.start import Store
+from oms_journal.broker.store.start import PersistentStore
 from oms_journal.broker.store.stored import LastNumber
 from tests.simulation.broker_machine import Machine
 
@@ -44,7 +44,7 @@ def move(machine: Machine, target: Path) -> None:
             unloading.close()
 
 
-def differences(machine: Machine, loaded: Store) -> list[str]:
+def differences(machine: Machine, loaded: PersistentStore) -> list[str]:
     """Return what a store that was loaded holds otherwise than the one it was loaded from."""
     source = JournalSource.open(machine.directory, disk=machine.disk)
     try:
@@ -78,8 +78,8 @@ def _on(machine: Machine) -> Iterator[None]:
         yield
 
 
-def _opening(machine: Machine) -> Callable[..., Store]:
-    def open_store(attributes: Attributes, *, takes_any: bool) -> Store:
+def _opening(machine: Machine) -> Callable[..., PersistentStore]:
+    def open_store(attributes: Attributes, *, takes_any: bool) -> PersistentStore:
         assert takes_any
         assert attributes.journal.spool_directory is not None
         return machine.open(Path(attributes.journal.spool_directory))

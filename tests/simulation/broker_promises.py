@@ -13,7 +13,7 @@ from oms_journal.broker.block import Function, Option, Reception, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.records import PUBLICATION, PUBLICATIONS, UOW, UOWS, PublicationRecord, Status, UowRecord
 from oms_journal.broker.store.start import MessageUnreadable
-from oms_journal.broker.store.start import Store as StorePort
+from oms_journal.broker.store.start import PersistentStore as StorePort
 from tests.simulation.world import PromiseBroken, Seen
 from tests.support.broker_model import COMPLETE, WITHOUT_STORE
 from tests.support.broker_words import BOTH, NEW, Ask, Name, Order

@@ -8,7 +8,7 @@ from typing import Any
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.kernel import Kernel
-from oms_journal.broker.kernel.restart.unit_columns import Columns
+from oms_journal.broker.kernel.restart.unit_columns import UnitColumns
 from oms_journal.broker.kernel.state.effects import Answer, Commit, Durable, Effect, Failed
 from oms_journal.broker.kernel.state.service import End
 from oms_journal.broker.records import CLOCK, SUBSCRIPTION
@@ -26,7 +26,7 @@ _READING = (
     Patched.JOURNAL_STORE_MESSAGES,
     Patched.JOURNAL_STORE_MESSAGE_COUNT,
     Patched.JOURNAL_STORE_HIGHEST,
-    Patched.JOURNAL_STORE_DISCONNECT,
+    Patched.STORE_DRIVER_DISCONNECT,
     Patched.JOURNAL_STORE_CLOSE,
 )
 
@@ -106,7 +106,7 @@ def a_receivers_commit_is_not_written() -> Iterator[None]:
 
         return closed
 
-    with changed(Patched.TRANSITIONS_CLOSING_AS, of):
+    with changed(Patched.TRANSITIONS_COMPLETION_AS, of):
         yield
 
 
@@ -158,13 +158,13 @@ def conversations_are_restored_in_another_order() -> Iterator[None]:
     """After a restart the conversation that came last is the first."""
 
     def of(in_order: Callable[..., Any]) -> Callable[..., Any]:
-        def turned(self: Columns, rows: Any) -> Any:
+        def turned(self: UnitColumns, rows: Any) -> Any:
             orders, conversations = in_order(self, rows)
             return orders, array(conversations.typecode, reversed(conversations))
 
         return turned
 
-    with changed(Patched.COLUMNS_IN_ORDER, of):
+    with changed(Patched.UNIT_COLUMNS_IN_ORDER, of):
         yield
 
 
@@ -245,7 +245,7 @@ def a_publication_goes_with_its_first_acknowledgement() -> Iterator[None]:
 
         return all_last
 
-    with changed(Patched.ACKNOWLEDGING_INIT, of):
+    with changed(Patched.ACKNOWLEDGEMENT_INIT, of):
         yield
 
 
@@ -273,7 +273,7 @@ def compaction_moves_nothing() -> Iterator[None]:
 @fault("broker", budget=100)
 def the_mark_of_free_space_is_not_looked_at() -> Iterator[None]:
     """New units of work are taken for as long as there is any room at all."""
-    with changed(Patched.RUNNING_ROOM, lambda _: nothing):
+    with changed(Patched.RUNTIME_ROOM, lambda _: nothing):
         yield
 
 

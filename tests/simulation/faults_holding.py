@@ -7,9 +7,9 @@ from typing import Any
 
 from oms_journal.broker.kernel.state.decision import Decision
 from oms_journal.broker.kernel.state.tickets import decide
-from oms_journal.broker.kernel.state.topics import Subscription
+from oms_journal.broker.kernel.state.topics import TopicSubscription
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.tables.hold import Window
+from oms_journal.broker.kernel.tables.hold import HeldWindow
 from oms_journal.broker.store.changes import Changes
 from oms_journal.journal.format.manifest import Manifest
 from tests.planted.patched import Patched
@@ -36,7 +36,7 @@ def a_discarded_unit_of_work_comes_back_after_a_restart() -> Iterator[None]:
     def of(closing: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arguments: closing(*arguments)._replace(changes=Changes())
 
-    with changed(Patched.HOLD_RELEASE_CLOSING, of):
+    with changed(Patched.HOLD_RELEASE_COMPLETION_BY, of):
         yield
 
 
@@ -69,7 +69,7 @@ def a_restart_forgets_what_is_held() -> Iterator[None]:
 @fault("broker", budget=200)
 def lifetimes_of_what_is_held_go_on() -> Iterator[None]:
     """What is released has no more time left than if it had not been held."""
-    with changed(Patched.WITHHELD_ENDS_AFTER, lambda _: lambda self, ends, clock: ends):
+    with changed(Patched.HOLD_ENDS_AFTER, lambda _: lambda self, ends, clock: ends):
         yield
 
 
@@ -96,7 +96,7 @@ def held_publications_are_handed_out_after_a_restart() -> Iterator[None]:
     """What is held for a subscriber is listed, and handed out to it all the same."""
 
     def of(withhold: Callable[..., None]) -> Callable[..., None]:
-        def handed(world: World, subscription: Subscription, window: Window) -> None:
+        def handed(world: World, subscription: TopicSubscription, window: HeldWindow) -> None:
             withhold(world, subscription, window)
             for order in window.withheld(subscription.topic.publications):
                 heappush(subscription.again, order)
@@ -116,5 +116,5 @@ def a_restored_broker_counts_its_starts_on() -> Iterator[None]:
             starts + 1 if is_restored else following_start(starts, since, opened, is_restored=False)
         )
 
-    with changed(Patched.STORE_FOLLOWING_START, of):
+    with changed(Patched.STORE_NEXT_START, of):
         yield

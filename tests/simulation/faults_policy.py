@@ -63,14 +63,14 @@ def a_truncating_start_keeps_what_is_good_behind() -> Iterator[None]:
         yield
 
 
-@fault("engine", budget=200, near=["database/test_holding"])
+@fault("engine", budget=200, near=["database/test_holds"])
 def what_is_suspected_is_handed_out() -> Iterator[None]:
     """What damage may have brought back is listed, and held by nobody."""
     with changed(Patched.INDEX_HOLD_UP_TO, lambda _: nothing):
         yield
 
 
-@fault("engine", budget=200, near=["database/test_holding"])
+@fault("engine", budget=200, near=["database/test_holds"])
 def everything_is_held_after_damage() -> Iterator[None]:
     """What lies behind the damaged files is held too."""
     with changed(Patched.INDEX_HOLD_UP_TO, lambda hold: lambda self, sequence: hold(self, 1 << 40)):

@@ -19,12 +19,19 @@ from oms_journal.broker.block import Store as Stored
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.drivers.sqlite import SqliteStore
-from oms_journal.broker.kernel.restart.restore import restored
-from oms_journal.broker.kernel.state.effects import Answer, Durable, taken_apart
+from oms_journal.broker.kernel.restart.restore import restore
+from oms_journal.broker.kernel.state.effects import Answer, Durable, split_properties
 from oms_journal.broker.kernel.state.effects import Stored as StoredBody
 from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation
 from oms_journal.broker.records import Status
-from oms_journal.broker.store.start import Begun, Pstore, Store, StoreStart, begin, end
+from oms_journal.broker.store.start import (
+    PersistentStore,
+    Pstore,
+    StartedStore,
+    StoreStart,
+    start_store,
+    write_termination,
+)
 from oms_journal.database.options import Options
 from tests.support.kernel_desk import T0, Desk, Fields, Person, Said, attributes
 
@@ -60,9 +67,9 @@ ROWS = list(_rows())
 class RealDesk(Desk):
     """A desk whose store is a real one."""
 
-    def __init__(self, store: Store, pstore: Pstore) -> None:
+    def __init__(self, store: PersistentStore, pstore: Pstore) -> None:
         self.store = store
-        self.begun: Begun = begin(store, StoreStart(broker_id=BROKER_ID, pstore=pstore, now=T0))
+        self.begun: StartedStore = start_store(store, StoreStart(broker_id=BROKER_ID, pstore=pstore, now=T0))
         given = attributes(
             postpone_attempts="1",
             max_delivery_count="1",
@@ -71,7 +78,7 @@ class RealDesk(Desk):
             client_nonact="UNLIM",
             server_nonact="UNLIM",
         )
-        super().__init__(given, restored(store, now=T0), self.begun.master.starts)
+        super().__init__(given, restore(store, now=T0), self.begun.master.starts)
 
     def settle(self, count: int = 1_000_000) -> None:
         while self.commits:
@@ -82,11 +89,11 @@ class RealDesk(Desk):
         if not answer.bodies or not isinstance(answer.bodies[0], StoredBody):
             return super()._read(answer)
         message = self.store.read(answer.bodies[0].number)
-        return Said(answer.reply, message.payload, taken_apart(answer.reply, message.properties))
+        return Said(answer.reply, message.payload, split_properties(answer.reply, message.properties))
 
     def close(self) -> None:
         """End as a broker does."""
-        end(self.store, self.begun, now=T0)
+        write_termination(self.store, self.begun, now=T0)
         self.store.close()
 
 
@@ -143,7 +150,7 @@ class Pair:
         return self.receiver.receive(sent.conv_id) if self.row.is_reply else self.receiver.receive("ANY", **self.names)
 
 
-def opened(kind: str, path: Path) -> Store:
+def opened(kind: str, path: Path) -> PersistentStore:
     return JournalStore.open(path, Options()) if kind == "journal" else SqliteStore.open(path / "file")
 
 

@@ -17,7 +17,7 @@ from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.drivers.sqlite import SqliteOptions, SqliteStore
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
-from oms_journal.broker.store.start import Store, StoreError, StoreFull
+from oms_journal.broker.store.start import PersistentStore, StoreError, StoreFull
 from oms_journal.database.options import Options
 
 MESSAGE_BYTES = 3000
@@ -26,13 +26,13 @@ SERVICE = "C/S/V"
 ALLOWED = 100  # units of work that are sent when new ones are allowed again
 
 
-def opened(kind: str, path: Path) -> Store:
+def opened(kind: str, path: Path) -> PersistentStore:
     if kind == "journal":
         return JournalStore.open(path, Options(max_data_file_size=1 << 20))
     return SqliteStore.open(path / "file", SqliteOptions(reserve_bytes=1 << 20))
 
 
-def added(store: Store) -> int | str:
+def added(store: PersistentStore) -> int | str:
     """Add a message with a key of its own; return its number, or the error's name."""
     put = Put(f"k{store.highest() + 1:06}", b"v" * 100)
     try:
@@ -41,7 +41,7 @@ def added(store: Store) -> int | str:
         return type(failure).__name__
 
 
-def filled(store: Store) -> list[int]:
+def filled(store: PersistentStore) -> list[int]:
     """Add messages until there is no room; return their numbers."""
     numbers: list[int] = []
     while isinstance(number := added(store), int):
@@ -50,7 +50,7 @@ def filled(store: Store) -> list[int]:
     return numbers
 
 
-def consume(store: Store, numbers: list[int]) -> None:
+def consume(store: PersistentStore, numbers: list[int]) -> None:
     for number in numbers:
         store.commit(Changes(delivered=[range(number, number + 1)], drops=[f"k{number:06}"]))
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.drivers.sqlite import SqliteStore
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
-from oms_journal.broker.store.start import Store
+from oms_journal.broker.store.start import PersistentStore
 from oms_journal.database.options import Options
 
 KEPT = 4  # commits whose messages are there
 
 
-def opened(kind: str, path: Path) -> Store:
+def opened(kind: str, path: Path) -> PersistentStore:
     if kind == "journal":
         return JournalStore.open(path, Options(max_data_file_size=64 << 10))
     return SqliteStore.open(path / "file")
@@ -27,13 +27,13 @@ def value_of(turn: int) -> bytes:
     return turn.to_bytes(8, "little") + bytes(8)
 
 
-def turn_and_first(store: Store) -> tuple[int, int]:
+def turn_and_first(store: PersistentStore) -> tuple[int, int]:
     """Return the last commit that is there, and the number of its first message."""
     value = store.record("last") or bytes(16)
     return int.from_bytes(value[:8], "little"), int.from_bytes(value[8:], "little")
 
 
-def commit(store: Store, turn: int, old: range | None) -> range:
+def commit(store: PersistentStore, turn: int, old: range | None) -> range:
     messages = [NewMessage("q", b"%d" % turn), NewMessage("q", bytes(turn % 3000)), NewMessage("p", b"%d" % turn)]
     removed = [] if old is None else [old[:1], old[1:]]
     first = store.commit(

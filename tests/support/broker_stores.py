@@ -11,7 +11,7 @@ from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.drivers.sqlite import SqliteOptions, SqliteStore
 from oms_journal.broker.drivers.sqlite_commit import Limits
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
-from oms_journal.broker.store.start import Begun, Pstore, Store, StoreStart, begin
+from oms_journal.broker.store.start import PersistentStore, Pstore, StartedStore, StoreStart, start_store
 from oms_journal.broker.store.stored import StoredMessage
 from oms_journal.database.options import Options
 from tests.support.crash_model import SPOOL
@@ -25,7 +25,7 @@ FULL_PAGES = 60  # of an SQLite file that is to be filled
 class Driver(Protocol):
     """A driver, and one store of it."""
 
-    def open(self, *, creates: bool = True) -> Store:
+    def open(self, *, creates: bool = True) -> PersistentStore:
         """Open the store."""
 
     def killed(self) -> "Driver":
@@ -37,7 +37,7 @@ class Driver(Protocol):
     def fill(self) -> None:
         """Leave little room for messages in a store that is opened from now on."""
 
-    def make_room(self, store: Store) -> None:
+    def make_room(self, store: PersistentStore) -> None:
         """Let there be room again, in the open store."""
 
 
@@ -49,7 +49,7 @@ class JournalDriver:
         self.clock = HandClock()
         self._opened: list[JournalStore] = []
 
-    def open(self, *, creates: bool = True) -> Store:
+    def open(self, *, creates: bool = True) -> PersistentStore:
         options = Options(
             max_message_size=MESSAGE_BYTES_MAX, max_data_file_size=64 << 10, cleanup_interval=0, clock=self.clock
         )
@@ -75,7 +75,7 @@ class JournalDriver:
     def fill(self) -> None:
         self.disk.space = 2 << 20
 
-    def make_room(self, store: Store) -> None:
+    def make_room(self, store: PersistentStore) -> None:
         self.disk.space = None
 
 
@@ -87,7 +87,7 @@ class SqliteDriver:
         self.clock = HandClock()
         self.pages_max = 0
 
-    def open(self, *, creates: bool = True) -> Store:
+    def open(self, *, creates: bool = True) -> PersistentStore:
         limits = Limits(message_bytes_max=MESSAGE_BYTES_MAX)
         options = SqliteOptions(limits=limits, reserve_bytes=64 << 10, pages_max=self.pages_max, clock=self.clock)
         return SqliteStore.open(self.file, options, creates=creates)
@@ -111,7 +111,7 @@ class SqliteDriver:
     def fill(self) -> None:
         self.pages_max = FULL_PAGES
 
-    def make_room(self, store: Store) -> None:
+    def make_room(self, store: PersistentStore) -> None:
         assert isinstance(store, SqliteStore)
         store._connection.execute("PRAGMA max_page_count = 1000000")
 
@@ -124,8 +124,10 @@ def start(broker_id: str = "ETB001", pstore: Pstore = Pstore.WARM, **fields: obj
     return StoreStart(**made)  # type: ignore[arg-type]
 
 
-def begun(store: Store, broker_id: str = "ETB001", pstore: Pstore = Pstore.WARM, **fields: object) -> Begun:
-    return begin(store, start(broker_id, pstore, **fields))
+def begun(
+    store: PersistentStore, broker_id: str = "ETB001", pstore: Pstore = Pstore.WARM, **fields: object
+) -> StartedStore:
+    return start_store(store, start(broker_id, pstore, **fields))
 
 
 def added(*payloads: bytes, queue: str = "C/S/V", **fields: object) -> Changes:
@@ -136,7 +138,7 @@ def put(key: str, value: bytes) -> Changes:
     return Changes(puts=[Put(key, value)])
 
 
-def contents(store: Store) -> tuple[list[StoredMessage], dict[str, bytes]]:
+def contents(store: PersistentStore) -> tuple[list[StoredMessage], dict[str, bytes]]:
     """Return all that the store holds, and check that its answers agree with one another."""
     messages = list(store.messages())
     records = dict(store.records(""))
@@ -155,5 +157,5 @@ def contents(store: Store) -> tuple[list[StoredMessage], dict[str, bytes]]:
     return messages, records
 
 
-def payloads(store: Store) -> dict[int, bytes]:
+def payloads(store: PersistentStore) -> dict[int, bytes]:
     return {message.number: message.payload for message in store.messages()}

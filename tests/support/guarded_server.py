@@ -8,13 +8,13 @@ import trustme
 
 from oms_journal.broker.attributes.attributes import BUILT_IN
 from oms_journal.broker.rights import Right
-from oms_journal.broker.server.security.passwords import Cost, stored
+from oms_journal.broker.server.security.passwords import Cost, hash_password
 from oms_journal.broker.server.security.users import User, pattern_of, write
 from tests.support.stomp_server import Serving
 
 PASSWORDS = {name: f"the password of {name.lower()}" for name in ("ALICE", "BOB", "MALLORY", "ROOT")}
 CHEAP = Cost(log_n=4)
-_STORED = {name: stored(password, CHEAP) for name, password in PASSWORDS.items()}
+_STORED = {name: hash_password(password, CHEAP) for name, password in PASSWORDS.items()}
 
 
 def user(name: str, **rights: list[str]) -> User:

@@ -10,7 +10,7 @@ from oms_journal.broker.attributes.attributes import Attributes, built_in
 from oms_journal.broker.block import Function, Option, Reception, Reply, Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.kernel import Kernel
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore
 from oms_journal.broker.kernel.state.effects import (
     Answer,
     Call,
@@ -24,15 +24,15 @@ from oms_journal.broker.kernel.state.effects import (
     Log,
     Stored,
     Tick,
-    taken_apart,
+    split_properties,
 )
 from oms_journal.broker.kernel.state.world import Restored
 from oms_journal.broker.records import UOW, UOWS, Status, UowRecord
 from oms_journal.broker.store.changes import Changes, NewMessage, filled
 from oms_journal.broker.store.master import Identifiers
-from oms_journal.broker.store.report import Reported
+from oms_journal.broker.store.report import ReportLine
 from oms_journal.broker.store.start import RESTORED_KEY, ProducerReused, Values
-from oms_journal.broker.store.start import Store as StorePort
+from oms_journal.broker.store.start import PersistentStore as StorePort
 from oms_journal.broker.store.stored import StoredIdentifier
 from oms_journal.index.duplicates import digest
 from oms_journal.journal.format.headers import xxh3
@@ -145,7 +145,7 @@ class Desk:
         self.kernel = Kernel(self.attributes, restored or Restored(), Identifiers(starts))
         self.answers: dict[int, Said] = {}
         self.logs: list[str] = []
-        self.reports: list[Reported] = []
+        self.reports: list[ReportLine] = []
         self.commits: deque[Commit] = deque()  # that wait for their answer
         self.is_slow = False
         self.now = T0
@@ -156,7 +156,7 @@ class Desk:
         """Return the desk of a broker that is started on what this one's store holds; this one is dead."""
         again = Desk(attributes or self.attributes, starts=self.starts + 1)
         again.paper, again.now = self.paper, self.now
-        found = restored(cast(StorePort, again.paper), now=self.now)
+        found = restore(cast(StorePort, again.paper), now=self.now)
         again.kernel = Kernel(again.attributes, found, Identifiers(again.starts))
         return again
 
@@ -181,7 +181,7 @@ class Desk:
                     self.logs.append(text)
                 case Expect():
                     pass  # whoever tests lets time pass
-                case Reported():
+                case ReportLine():
                     self.reports.append(effect)
         if not self.is_slow:
             self.settle()
@@ -193,8 +193,8 @@ class Desk:
         (body,) = answer.bodies
         if isinstance(body, Stored):
             message = self.paper.messages[body.number]
-            return Said(answer.reply, message.payload, taken_apart(answer.reply, message.properties))
-        return Said(answer.reply, body, taken_apart(answer.reply, answer.properties))
+            return Said(answer.reply, message.payload, split_properties(answer.reply, message.properties))
+        return Said(answer.reply, body, split_properties(answer.reply, answer.properties))
 
     def settle(self, count: int = 1_000_000) -> None:
         """Answer commits that wait: durable."""

@@ -5,10 +5,10 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from oms_journal.broker.attributes.attributes import Attributes, parse
+from oms_journal.broker.attributes.attributes import Attributes, parse_attributes
 from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.kernel.kernel import Kernel
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore
 from oms_journal.broker.kernel.state.effects import (
     AllowNew,
     Answer,
@@ -34,8 +34,8 @@ from oms_journal.broker.kernel.state.effects import (
 )
 from oms_journal.broker.records import SUBSCRIPTION, SUBSCRIPTIONS, UOW, UOWS, Status
 from oms_journal.broker.store.changes import filled
-from oms_journal.broker.store.report import Reported
-from oms_journal.broker.store.start import CommitRefused, ProducerReused, StoreFull, StoreUnavailable, end
+from oms_journal.broker.store.report import ReportLine
+from oms_journal.broker.store.start import CommitRefused, ProducerReused, StoreFull, StoreUnavailable, write_termination
 from tests.support.broker_model import Terms
 from tests.support.broker_model_topics import TopicTerms
 from tests.support.broker_stores import Driver, begun
@@ -84,7 +84,7 @@ class OracleDesk:
 
     def _start(self) -> None:
         self.begun = begun(self.store, now=self.now)
-        self.kernel = Kernel(self.attributes, restored(self.store, now=self.now), self.begun.identifiers)
+        self.kernel = Kernel(self.attributes, restore(self.store, now=self.now), self.begun.identifiers)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -111,7 +111,7 @@ class OracleDesk:
                     assert "a mistake of the broker itself" not in text, text
                 case Expect():
                     pass  # whoever tests lets time pass
-                case Reported():
+                case ReportLine():
                     pass
 
     def _count_again(self) -> None:
@@ -194,7 +194,7 @@ class OracleDesk:
 
     def stop_and_start(self) -> None:
         """End the broker and start it again."""
-        end(self.store, self.begun, now=self.now)
+        write_termination(self.store, self.begun, now=self.now)
         self.store.close()
         self.store = self.driver.open(creates=False)
         self._start()
@@ -286,4 +286,4 @@ TOPICS = {
 
 
 def attributes() -> Attributes:
-    return parse(ATTRIBUTES)
+    return parse_attributes(ATTRIBUTES)

@@ -9,7 +9,7 @@ from oms_journal.broker.attributes.attributes import Attributes, built_in
 from oms_journal.broker.block import BOTH, Function, Option, Reply, Request, Store
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.kernel.kernel import Kernel
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore
 from oms_journal.broker.kernel.state.effects import (
     Answer,
     Call,
@@ -23,8 +23,8 @@ from oms_journal.broker.kernel.state.effects import (
     Tick,
 )
 from oms_journal.broker.store.changes import Changes, filled
-from oms_journal.broker.store.report import Reported
-from oms_journal.broker.store.start import Begun, Pstore, StoreStart, begin, end
+from oms_journal.broker.store.report import ReportLine
+from oms_journal.broker.store.start import Pstore, StartedStore, StoreStart, start_store, write_termination
 from oms_journal.database.options import Options
 from tests.support.watched_disk import HandClock, WatchedDisk
 
@@ -120,7 +120,7 @@ class BrokerWriter:
             self._leave_some()
             self.stop(begun if number < starts and self._rng.random() < 0.7 else None)
 
-    def start(self, *, erases: bool = False) -> Begun:
+    def start(self, *, erases: bool = False) -> StartedStore:
         """Open the store, and let everybody log on."""
         self.clock.advance(self._rng.choice(WAITS))
         disk = WatchedDisk()
@@ -135,8 +135,8 @@ class BrokerWriter:
             platform="Linux x86_64",
             erase=BROKER_ID,
         )
-        begun = begin(self._store, wanted)
-        found = restored(self._store, now=self.clock.now)
+        begun = start_store(self._store, wanted)
+        found = restore(self._store, now=self.clock.now)
         self._kernel = Kernel(attributes(), found, begun.identifiers)
         for caller, (user, token) in enumerate((*WHITES, *BLACKS, *READERS)):
             self.call(Function.LOGON, user_id=user, token=token, caller=caller)
@@ -145,13 +145,13 @@ class BrokerWriter:
                 self.call(Function.REGISTER, **_who(black), **_of(service))
         return begun
 
-    def stop(self, begun: Begun | None) -> None:
+    def stop(self, begun: StartedStore | None) -> None:
         """End the broker; without what `start` has returned as if it were killed."""
         if begun is not None:
             for caller in range(len((*WHITES, *BLACKS, *READERS))):
                 self.give(Gone(caller))
             self.clock.advance(1)
-            end(self._store, begun, now=self.clock.now, job="host 17")
+            write_termination(self._store, begun, now=self.clock.now, job="host 17")
         self._store.close()
 
     def give(self, given: Input) -> None:
@@ -167,7 +167,7 @@ class BrokerWriter:
                     assert "a mistake of the broker itself" not in text, text
                 case Expect():
                     pass  # whoever tests lets time pass
-                case Reported():
+                case ReportLine():
                     pass
 
     def _commit(self, changes: Changes) -> int:

@@ -9,7 +9,7 @@ from oms_journal.broker.block import Request
 from oms_journal.broker.kernel.state.effects import Abandoned, Call, Gone
 from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.stomp.flow import Then
-from oms_journal.broker.server.stomp.frames import V12, Frame, FrameReader, encode
+from oms_journal.broker.server.stomp.frames import V12, Frame, FrameReader, encode_frame
 from oms_journal.broker.server.stomp.login import LoggedOn
 from oms_journal.broker.server.stomp.losses import Losses
 from oms_journal.broker.server.stomp.session import StompSession
@@ -118,7 +118,7 @@ class Connection:
     # The outlet.
 
     def say(self, frame: Frame) -> None:
-        encode(frame, self.session.version)  # it can be said
+        encode_frame(frame, self.session.flow.version)  # it can be said
         self._said.append(frame)
 
     hand_out = say
@@ -163,8 +163,8 @@ class Connection:
 
     def say_as_it_is(self, frame: Frame) -> None:
         """Say a frame whose headers have these very names."""
-        reader = FrameReader(version=self.session.version)
-        reader.feed(encode(frame, self.session.version))
+        reader = FrameReader(version=self.session.flow.version)
+        reader.feed(encode_frame(frame, self.session.flow.version))
         (frame,) = reader.frames()
         self.session.take(frame)
 
@@ -181,7 +181,7 @@ class Connection:
         self._acknowledge("NACK", message, **headers)
 
     def _acknowledge(self, command: str, message: Frame, **headers: str) -> None:
-        if self.session.version == V12:
+        if self.session.flow.version == V12:
             self.take(command, id=message.headers["ack"], **headers)
         else:
             said = {"subscription": message.headers["subscription"], **headers}

@@ -14,7 +14,7 @@ from typing import Any
 
 import stomp
 
-from oms_journal.broker.server.stomp.frames import V12, Frame, encode
+from oms_journal.broker.server.stomp.frames import V12, Frame, encode_frame
 from tests.support.cli_runner import command_line, environment
 
 TIMEOUT_SECONDS = 20.0
@@ -177,7 +177,7 @@ class Wire:
 
     def say(self, command: str, body: bytes = b"", /, **headers: str) -> None:
         said = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.socket.sendall(encode(Frame(command, said, body), self.version))
+        self.socket.sendall(encode_frame(Frame(command, said, body), self.version))
 
     def hear(self) -> Frame:
         """Return the next frame; EOFError when there is none any more."""

@@ -15,7 +15,7 @@ from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.server.http.listener import WebListener
 from oms_journal.broker.server.http.routes import web_listener
 from oms_journal.broker.server.runtime.limits import WebLimits
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.state import ServerState
 from tests.support.small_files import MODEST
 from tests.support.watched_disk import TIMEOUT_SECONDS
 
@@ -39,7 +39,7 @@ class WebPlace:
         self.port = port
         self.broker: AsyncBroker
         self.listener: WebListener
-        self.served: Served
+        self.served: ServerState
 
     def __enter__(self) -> "WebPlace":
         self._thread.start()
@@ -81,7 +81,7 @@ class WebPlace:
         self._stopping = asyncio.Event()
         async with AsyncBroker.open(self._directory, **self._given) as self.broker:
             attributes = self.broker.attributes
-            self.served = Served(attributes=attributes, stop=lambda _: None, run_mode="STANDARD", started=0.0)
+            self.served = ServerState(attributes=attributes, stop=lambda _: None, run_mode="STANDARD", started=0.0)
             self.served.broker = self.broker
             found = web_listener(self.served, self._limits)
             assert isinstance(found, WebListener)

@@ -15,20 +15,15 @@ from oms_journal.broker.kernel.state.decision import Busy
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.service import STORED, Service
 from oms_journal.broker.kernel.state.unit import VARIATION, Name, UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import is_waiting_for, ordered, record_of, service_name
+from oms_journal.broker.kernel.state.unit_records import is_waiting_for, ordered, record_of, service_of_record
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, POSTPONED
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.records import Flag, UowRecord
+from oms_journal.broker.records import Flag, UowRecord, identifier
 
 AWAKE_MAX = 100  # units of work in one line, or new conversations of one service; those behind them sleep
 KEPT_BYTES_MAX = 64 << 20  # of messages that are in the store as well
 
 _IDENTIFIER = re.compile("[0-9A-F]{16}")
-
-
-def identifier(number: int) -> str:
-    """Return the identifier that an order has as a number."""
-    return f"{number:016X}"
 
 
 def conversation(world: World, conv_id: str) -> Conversation | None:
@@ -48,7 +43,7 @@ def _woken(world: World, conv_id: str, records: list[UowRecord]) -> Conversation
     client = (sample.sender_user, sample.sender_token, 0)
     if sample.flags & Flag.FROM_SERVER:
         client = (sample.receiver_user, sample.receiver_token, 0)
-    found = Conversation(conv_id, world.service_of_old(service_name(sample)), client, is_uow=True)
+    found = Conversation(conv_id, world.service_of_old(service_of_record(sample)), client, is_uow=True)
     found.rank = STORED
     found.unit_count = len(records)
     found.used = world.present.volatile
@@ -137,7 +132,7 @@ def wake_together(world: World, uowids: Iterable[str]) -> None:
         )
 
 
-def head(world: World, talk: Conversation, side: Side) -> UnitOfWork:
+def wake_first(world: World, talk: Conversation, side: Side) -> UnitOfWork:
     """Return the first unit of work that waits for the side; there is one."""
     first = talk.lines[side][0]
     if not isinstance(first, UnitOfWork):
@@ -153,7 +148,7 @@ def wake_withheld(world: World, talk: Conversation) -> None:
     record = world.units.find(identifier(line[0]))
     assert record is not None, "what waits is awake or asleep"
     if world.withheld.has(record):
-        head(world, talk, SERVER)
+        wake_first(world, talk, SERVER)
 
 
 def _wake(world: World, talk: Conversation, number: int) -> UnitOfWork:
@@ -215,7 +210,7 @@ def drop_messages(world: World, waiting: UnitOfWork) -> None:
         waiting.messages = None
 
 
-def settle(world: World, talk: Conversation) -> None:
+def sleep_if_idle(world: World, talk: Conversation) -> None:
     """Let the conversation sleep when a sleeping unit of work is all there is to it."""
     line = talk.lines[SERVER]
     if len(line) != 1 or isinstance(line[0], UnitOfWork) or talk.conv_id not in world.conversations:
@@ -226,7 +221,7 @@ def settle(world: World, talk: Conversation) -> None:
         world.leave(talk)
 
 
-def retire(world: World, service: Service) -> None:
+def sleep_unserved(world: World, service: Service) -> None:
     """Let sleep what waits for a service that has lost a server."""
     side = SERVER
     for talk in list(service.awake.values()):

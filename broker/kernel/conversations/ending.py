@@ -9,16 +9,16 @@ from collections.abc import Iterable
 
 from oms_journal.broker.block import Option, Reply
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.kernel.conversations.dormancy import check_may_end, conversation_of, identifier, side_in
+from oms_journal.broker.kernel.conversations.dormancy import check_may_end, conversation_of, side_in
 from oms_journal.broker.kernel.state.conversation import Conversation, Side
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import Call
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import ended, put, record_of, written
+from oms_journal.broker.kernel.state.unit_records import ended, put_of_unit, record_of, written
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.records import ConversationState, UowRecord
+from oms_journal.broker.records import ConversationState, UowRecord, identifier
 from oms_journal.broker.store.changes import Changes
 
 EOC_CODES = {
@@ -51,7 +51,7 @@ def end_conversation(world: World, call: Call, participant: Participant) -> None
         world.answer(call.handle, Reply(conv_id=talk.conv_id))
 
     decision = Decision(apply, (talk,), handle=call.handle, who=participant)
-    decide(world, Changes(puts=[put(record) for record in records]), decision)
+    decide(world, Changes(puts=[put_of_unit(record) for record in records]), decision)
 
 
 def ending_records(world: World, talk: Conversation, side: Side, state: ConversationState) -> list[UowRecord]:
@@ -60,7 +60,7 @@ def ending_records(world: World, talk: Conversation, side: Side, state: Conversa
     Each of them tells it, since any of them may be the one that is left.
     """
     found = []
-    reason = reason_of(state)
+    reason = reason_number(state)
     for waiting in talk.lines[side]:
         if not isinstance(waiting, UnitOfWork):
             record = world.units.find(identifier(waiting))
@@ -81,11 +81,11 @@ def keep_records(world: World, records: Iterable[UowRecord]) -> None:
 
 def end_as(talk: Conversation, side: Side, state: ConversationState) -> None:
     """Let a side end the conversation for good: finished, or cancelled."""
-    talk.ender, talk.state, talk.reason = side, state, reason_of(state)
-    end(talk, side, EOC_CODES[state])
+    talk.ender, talk.state, talk.reason = side, state, reason_number(state)
+    end_side(talk, side, EOC_CODES[state])
 
 
-def end(talk: Conversation, side: Side, code: Code) -> None:
+def end_side(talk: Conversation, side: Side, code: Code) -> None:
     """Let a side end the conversation; the code is what the other one is told when nothing is left for it."""
     talk.ended[side] = Code.AFTER_EOC
     talk.ended[side.other] = code
@@ -94,6 +94,6 @@ def end(talk: Conversation, side: Side, code: Code) -> None:
     talk.plain[side].clear()
 
 
-def reason_of(state: ConversationState) -> int:
+def reason_number(state: ConversationState) -> int:
     """Return the number of the code that the partner is told, 0 while the conversation goes on."""
     return _REASONS.get(state, 0)

@@ -7,7 +7,7 @@ answer. UNDO takes back what the partner has not received yet.
 
 from oms_journal.broker.block import NEW, NONE, ConvStat, Option, Reception, Reply
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.durations import NO, wait
+from oms_journal.broker.durations import NO, parse_wait
 from oms_journal.broker.kernel.conversations.dormancy import check_room, conversation_of, side_in
 from oms_journal.broker.kernel.conversations.places import count_talks, give_age, replace
 from oms_journal.broker.kernel.state.conversation import Conversation, Plain, Side
@@ -34,7 +34,7 @@ def send_message(world: World, call: Call, participant: Participant) -> None:
     limit = talk.service.attributes.max_uow_message_length
     if len(request.body) > limit:
         raise BrokerError(Code.LENGTH_EXCEEDED, f"{Code.LENGTH_EXCEEDED.text}: at most {limit} bytes")
-    waits = wait(request.wait) is not NO
+    waits = parse_wait(request.wait) is not NO
     if talk.conv_id not in world.conversations:
         talk.wants_answer = waits or word == NEW
         world.enter(talk)

@@ -22,7 +22,7 @@ def replace(world: World, talk: Conversation) -> None:
         place = talk.service.waiting if talk.server is None else world.waiting_for(talk.server, talk.service)
     if place is talk.place:
         return
-    reserve(world, talk)
+    reserve_conversation(world, talk)
     if place is not None:
         place.orders[talk.rank].add(talk.key, talk.number)
     talk.place = place
@@ -37,17 +37,17 @@ def count_talks(world: World, talk: Conversation, difference: int) -> None:
 
 def assign(world: World, talk: Conversation, participant: Participant) -> None:
     """Give a conversation to a server instance."""
-    reserve(world, talk)
+    reserve_conversation(world, talk)
     participant.talks[talk.conv_id] = talk
     talk.server = participant.name
     replace(world, talk)
 
 
-def release(world: World, talk: Conversation) -> None:
+def release_conversation(world: World, talk: Conversation) -> None:
     """Give a conversation back to all servers of its service."""
     if talk.server is None:
         return
-    reserve(world, talk)
+    reserve_conversation(world, talk)
     if talk.server != talk.client:
         world.part_from(talk.server, talk)
     talk.server = None
@@ -55,7 +55,7 @@ def release(world: World, talk: Conversation) -> None:
     replace(world, talk)
 
 
-def reserve(world: World, talk: Conversation) -> None:
+def reserve_conversation(world: World, talk: Conversation) -> None:
     """Take a conversation out of the order that it waits in; `replace` puts it back."""
     place, talk.place = talk.place, None
     if place is not None:
@@ -68,7 +68,7 @@ def drop_if_over(world: World, talk: Conversation) -> None:
     """Forget a conversation that was ended and of which nothing is left but what its partner is told."""
     if talk.ended[CLIENT] is None or not talk.is_empty() or talk.conv_id not in world.conversations:
         return
-    reserve(world, talk)
+    reserve_conversation(world, talk)
     world.leave(talk)
     count_talks(world, talk, -1)
     world.ended[talk.conv_id] = Ended(talk)

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable
 
 from oms_journal.broker.block import Option, Reply, ServiceName
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.kernel.conversations.dormancy import identifier, retire
-from oms_journal.broker.kernel.conversations.ending import end
-from oms_journal.broker.kernel.conversations.places import release
+from oms_journal.broker.kernel.conversations.dormancy import sleep_unserved
+from oms_journal.broker.kernel.conversations.ending import end_side
+from oms_journal.broker.kernel.conversations.places import release_conversation
 from oms_journal.broker.kernel.state.conversation import Conversation, Side
-from oms_journal.broker.kernel.state.decision import Busy, Decision, Held
+from oms_journal.broker.kernel.state.decision import Busy, Decision, Lockable
 from oms_journal.broker.kernel.state.effects import Call
 from oms_journal.broker.kernel.state.participant import Participant, with_instance
 from oms_journal.broker.kernel.state.service import Rank, Registration, Service
@@ -34,9 +34,10 @@ from oms_journal.broker.kernel.topics.delivery import change_connection, leave_t
 from oms_journal.broker.kernel.topics.publish import drop_all_uncommitted
 from oms_journal.broker.kernel.units.dead_letters import MOVED_BYTES_MAX
 from oms_journal.broker.kernel.units.receive import services_of
-from oms_journal.broker.kernel.units.receiver import Backing
-from oms_journal.broker.kernel.units.transitions import Closing, close, closing
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.kernel.units.receiver import Backout
+from oms_journal.broker.kernel.units.transitions import Completion, complete, completion_by
+from oms_journal.broker.records import identifier
+from oms_journal.broker.store.changes import Changes, merge
 
 
 def log_on(world: World, call: Call, participant: Participant) -> None:
@@ -62,7 +63,7 @@ def log_on(world: World, call: Call, participant: Participant) -> None:
     if participant.physical == call.caller:
         apply()
         return
-    leaving = Leaving(world, participant, participant.talks.values())
+    leaving = Departure(world, participant, participant.talks.values())
     leaving.then(apply, call.handle)
 
 
@@ -76,17 +77,17 @@ def log_off(world: World, call: Call, participant: Participant) -> None:
         depart(world, participant, Code.PARTNER_LOGGED_OFF)
         world.answer(call.handle, Reply())
 
-    Leaving(world, participant, participant.talks.values()).then(apply, call.handle)
+    Departure(world, participant, participant.talks.values()).then(apply, call.handle)
 
 
-def lose(
+def drop_participant(
     world: World, participant: Participant, code: Code = Code.PARTNER_LOGGED_OFF, *, is_untried: bool = False
 ) -> None:
     """Let a participant go whose connection is lost, or who was silent too long; nothing can keep it.
 
     Busy when it has to be tried again once something has reached the store.
     """
-    leaving = Leaving(world, participant, participant.talks.values(), is_untried=is_untried)
+    leaving = Departure(world, participant, participant.talks.values(), is_untried=is_untried)
     leaving.force(lambda: depart(world, participant, code, is_untried=is_untried))
 
 
@@ -102,7 +103,7 @@ def register(world: World, call: Call, participant: Participant) -> None:
     world.quiescing -= known is not None and known.is_quiescing
     service.servers[participant.name] = Registration(participant.name, is_attach=is_attach)
     participant.services[service.name] = service
-    service.look()
+    service.update_served()
     world.arm_participant(participant, nonact_of(world, participant))
     world.answer(call.handle, Reply(server_class=names[0], server_name=names[1], service=names[2]))
 
@@ -118,15 +119,15 @@ def deregister(world: World, call: Call, participant: Participant) -> None:
         for service in services:
             world.quiescing += not service.servers[participant.name].is_quiescing
             service.servers[participant.name].is_quiescing = True
-            service.look()
-            retire(world, service)
+            service.update_served()
+            sleep_unserved(world, service)
             finish_quiescing(world, participant.name, service)
         world.answer(call.handle, Reply())
         return
     talks = [
         talk for talk in participant.talks.values() if talk.service.name in names and talk.server == participant.name
     ]
-    leaving = Leaving(world, participant, talks)
+    leaving = Departure(world, participant, talks)
     if call.request.option is Option.NONE and not leaving.is_nothing:
         leaving.stay()
         raise BrokerError(Code.DEREGISTER_NOT_COMPLETE)
@@ -139,7 +140,7 @@ def deregister(world: World, call: Call, participant: Participant) -> None:
     leaving.then(apply, call.handle)
 
 
-class Leaving:
+class Departure:
     """What a participant was in the middle of, and how it is taken back. Busy when some of it is on its way."""
 
     def __init__(
@@ -149,7 +150,7 @@ class Leaving:
         self._participant = participant
         self._is_untried = is_untried
         self._talks: list[Conversation] = []
-        self._closings: list[tuple[Conversation, Closing]] = []
+        self._closings: list[tuple[Conversation, Completion]] = []
         self._received: list[tuple[Conversation, Side, UnitOfWork]] = []
         for talk in talks:
             if talk.is_pending:
@@ -167,27 +168,27 @@ class Leaving:
                 continue
             sent, received = talk.sending[side], talk.reading[side]
             if sent is not None:
-                self._closings.append((talk, closing(self._world, talk, sent, Event.CONVERSATION_OVER)))
+                self._closings.append((talk, completion_by(self._world, talk, sent, Event.CONVERSATION_OVER)))
             if received is not None:
                 self._received.append((talk, side, received))
             if sent is not None or received is not None:
                 self._talks.append(talk)
 
-    def _backed_out(self) -> list[Backing]:
+    def _backed_out(self) -> list[Backout]:
         """Give back what it was receiving: of each service, and of the answers from it, the first counts as tried.
 
         That one its program was at; what it had got ahead it had not begun with. Where the broker has ended the
         connection, as at its own end, or an operator has, it is no fault of what was received: none counts.
         """
         received = {unit.uowid: (talk, side, unit) for talk, side, unit in self._received}
-        backings: list[Backing] = []
+        backings: list[Backout] = []
         tried: set[tuple[ServiceName, Side]] = set()
         moved = 0
         in_order = (uowid for uowid in self._participant.owner.reading if uowid in received)
         for uowid in dict.fromkeys([*in_order, *received]):
             talk, side, unit = received[uowid]
             place = (talk.service.name, side)
-            backing = Backing(self._world, talk, unit, "", is_counted=place not in tried and not self._is_untried)
+            backing = Backout(self._world, talk, unit, "", is_counted=place not in tried and not self._is_untried)
             tried.add(place)
             if moved and moved + backing.moved_bytes > MOVED_BYTES_MAX:
                 backing.stay()
@@ -243,7 +244,7 @@ class Leaving:
         except BrokerError:
             return  # there is no store; it is done
 
-    def _held(self) -> list[Held]:
+    def _held(self) -> list[Lockable]:
         return [*self._talks, self._participant]
 
     def _give_way(self) -> bool:
@@ -252,11 +253,11 @@ class Leaving:
 
     def _changes(self) -> Changes:
         parts = [done.changes for _, done in self._closings]
-        return together([*parts, *(backing.changes for backing in self._backings)])
+        return merge([*parts, *(backing.changes for backing in self._backings)])
 
     def _take_back(self, first: int) -> None:
         for talk, done in self._closings:
-            close(self._world, talk, done)
+            complete(self._world, talk, done)
         for backing in self._backings:
             backing.apply(first)
             first += len(backing.changes.adds)
@@ -279,7 +280,7 @@ def unregister(world: World, participant: Participant, service: Service, code: C
     """Let a participant serve a service no longer."""
     name = participant.name
     world.quiescing -= service.servers.pop(name).is_quiescing
-    service.look()
+    service.update_served()
     del participant.services[service.name]
     for parked in list(participant.parked.values()):
         if service.name in parked.places or with_instance(participant, service.name) in parked.places:
@@ -290,12 +291,12 @@ def unregister(world: World, participant: Participant, service: Service, code: C
             if not talk.is_uow:
                 _end(world, talk, Side.SERVER, code)
             elif not talk.is_bound:
-                release(world, talk)
+                release_conversation(world, talk)
     if not service.servers:
         for _, number in list(service.waiting.orders[Rank.MESSAGES]):
             talk = world.conversations[identifier(number)]
             _end(world, talk, Side.SERVER, code)
-    retire(world, service)
+    sleep_unserved(world, service)
     world.unused.see(service)
 
 
@@ -306,7 +307,7 @@ def _leave(world: World, name: Name, talk: Conversation, code: Code) -> None:
         _end(world, talk, side, code)
         return
     if side is Side.SERVER and not name[1]:
-        release(world, talk)
+        release_conversation(world, talk)
     if talk.is_empty() and not world.units.of_conversation(talk.conv_id):
         _end(world, talk, side, code)
     world.touch(talk)
@@ -314,7 +315,7 @@ def _leave(world: World, name: Name, talk: Conversation, code: Code) -> None:
 
 def _end(world: World, talk: Conversation, side: Side, code: Code) -> None:
     if talk.ended[side] is None:
-        end(talk, side, code)
+        end_side(talk, side, code)
     for messages in talk.plain:  # nobody is to have them any more
         messages.clear()
     world.touch(talk)

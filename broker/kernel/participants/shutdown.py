@@ -16,22 +16,22 @@ No attempt counts of what is given back with it: that is no fault of who receive
 from collections.abc import Iterable
 
 from oms_journal.broker.block import Reply
-from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.kernel.conversations.dormancy import conversation, retire
-from oms_journal.broker.kernel.conversations.ending import EOC_CODES, ending_records, keep_records, reason_of
-from oms_journal.broker.kernel.participants.logon import Leaving, depart, finish_quiescing, unregister
+from oms_journal.broker.codes import BrokerError, Code, refuse
+from oms_journal.broker.kernel.conversations.dormancy import conversation, sleep_unserved
+from oms_journal.broker.kernel.conversations.ending import EOC_CODES, ending_records, keep_records, reason_number
+from oms_journal.broker.kernel.participants.logon import Departure, depart, finish_quiescing, unregister
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import ShutConversation, ShutParticipant, ShutServer
 from oms_journal.broker.kernel.state.participant import Participant, with_instance, with_service
 from oms_journal.broker.kernel.state.service import Service
 from oms_journal.broker.kernel.state.tickets import decide
-from oms_journal.broker.kernel.state.unit_records import put
+from oms_journal.broker.kernel.state.unit_records import put_of_unit
 from oms_journal.broker.kernel.state.unit_states import Event
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.units.transitions import close, closing
+from oms_journal.broker.kernel.units.transitions import complete, completion_by
 from oms_journal.broker.records import ConversationState
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.store.changes import Changes, merge
 
 
 def shut_server(world: World, given: ShutServer) -> None:
@@ -48,7 +48,7 @@ def shut_server(world: World, given: ShutServer) -> None:
     if participant.pending:
         participant.later.append(given)
         return
-    leaving = Leaving(world, participant, talks, is_untried=True)
+    leaving = Departure(world, participant, talks, is_untried=True)
 
     def apply() -> None:
         if service.servers.get(participant.name) is not None:
@@ -63,8 +63,8 @@ def _quiesce(world: World, participant: Participant, service: Service) -> None:
     registration = service.servers[participant.name]
     world.quiescing += not registration.is_quiescing
     registration.is_quiescing = registration.is_ordered = True
-    service.look()
-    retire(world, service)
+    service.update_served()
+    sleep_unserved(world, service)
     _refuse_waiting(world, participant, [service], Code.SHUTDOWN_QUIESCE)
     finish_quiescing(world, participant.name, service)
 
@@ -100,7 +100,7 @@ def shut_participant(world: World, given: ShutParticipant) -> None:
     if participant.pending:
         participant.later.append(given)
         return
-    leaving = Leaving(world, participant, participant.talks.values(), is_untried=True)
+    leaving = Departure(world, participant, participant.talks.values(), is_untried=True)
 
     def apply() -> None:
         for parked in list(participant.parked.values()):
@@ -120,25 +120,25 @@ def shut_conversation(world: World, given: ShutConversation) -> None:
     if talk.is_pending:
         raise Busy(talk)
     if given.is_immediate and (any(talk.lines) or any(talk.reading)):
-        raise BrokerError(Code.UNREAD_UOW, detailed(Code.UNREAD_UOW, "purge what waits, or let it be received"))
+        raise refuse(Code.UNREAD_UOW, "purge what waits, or let it be received")
     state = ConversationState.EOC_CANCEL if given.is_immediate else ConversationState.EOC
-    closings = [closing(world, talk, sent, Event.CONVERSATION_OVER) for sent in talk.sending if sent is not None]
+    closings = [completion_by(world, talk, sent, Event.CONVERSATION_OVER) for sent in talk.sending if sent is not None]
     records = [record for side in (SERVER, CLIENT) for record in ending_records(world, talk, side, state)]
 
     def apply(_: int) -> None:
         for done in closings:
-            close(world, talk, done)
+            complete(world, talk, done)
         keep_records(world, records)
         _end(talk, state, clears=given.is_immediate)
         world.touch(talk)
         world.answer(given.handle, Reply(conv_id=talk.conv_id))
 
-    changes = together([*(done.changes for done in closings), Changes(puts=[put(record) for record in records])])
+    changes = merge([*(done.changes for done in closings), Changes(puts=[put_of_unit(record) for record in records])])
     decide(world, changes, Decision(apply, (talk,), given.handle))
 
 
 def _end(talk: Conversation, state: ConversationState, *, clears: bool) -> None:
-    talk.state, talk.reason = state, reason_of(state)
+    talk.state, talk.reason = state, reason_number(state)
     talk.ended = [EOC_CODES[state], EOC_CODES[state]]
     if clears:
         for messages in talk.plain:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from sortedcontainers import SortedDict
 
-from oms_journal.broker.kernel.state.unit_records import service_name
-from oms_journal.broker.kernel.tables.hold import Window, is_withheld
+from oms_journal.broker.kernel.state.unit_records import service_of_record
+from oms_journal.broker.kernel.tables.hold import HeldWindow, is_held
 from oms_journal.broker.kernel.tables.ranges import NONE, Ranges
 from oms_journal.broker.queues import ServiceQueue, TopicQueue
 from oms_journal.broker.records import (
@@ -39,13 +39,13 @@ from oms_journal.broker.records import (
     UowRecord,
 )
 from oms_journal.broker.store.changes import Changes, Put
-from oms_journal.broker.store.start import RESTORED_KEY, Store, mark
+from oms_journal.broker.store.start import RESTORED_KEY, PersistentStore, read_mark
 
 SOURCE_BYTES_MAX = 200  # of what a record tells people of the backup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Holdable:
     """What a store has that can be held, and what it holds."""
 
     clock: int  # the pseudo-clock
@@ -55,9 +55,9 @@ class Found:
     held: Mapping[str, HeldRecord] = field(default_factory=dict)  # by the subscription's identifier
 
 
-def hold_all(store: Store, found: Found, now: int, *, has_units: bool) -> Found:
+def hold_all(store: PersistentStore, found: Holdable, now: int, *, has_units: bool) -> Holdable:
     """Return what is held once all that waits is; it is durable then. `has_units` says whether a unit of work waits."""
-    said = mark(store.record, RESTORED_KEY)
+    said = read_mark(store.record, RESTORED_KEY)
     assert said is not None, "only a store that was restored is held"
     last = store.highest()
     windows = {each.subscription_id: window_of(each, found, last) for each in found.subscriptions}
@@ -84,10 +84,10 @@ def hold_all(store: Store, found: Found, now: int, *, has_units: bool) -> Found:
     return replace(found, hold=hold, subscriptions=subscriptions, held=held)
 
 
-def window_of(subscription: SubscriptionRecord, found: Found, last: int) -> HeldRecord | None:
+def window_of(subscription: SubscriptionRecord, found: Holdable, last: int) -> HeldRecord | None:
     """Return what is held for a subscription; None where it has everything."""
     before = found.held.get(subscription.subscription_id)
-    window = Window(before) if before is not None else None
+    window = HeldWindow(before) if before is not None else None
     acknowledged = Ranges.read(subscription.acknowledged)
     of_topic = SortedDict((each.first, each) for each in found.publications if each.topic == subscription.topic)
     wanted = [
@@ -116,7 +116,7 @@ EVERYTHING = (1 << 64) - 1  # no message has a higher number
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldItem:
     """One thing that is held: a unit of work, or a publication for one subscription. Times are microseconds."""
 
     identifier: str  # UOWID or PUBLICATION-ID
@@ -145,7 +145,7 @@ class Records:
                 yield value
 
 
-def held_in(records: Records) -> list[Held]:
+def held_in(records: Records) -> list[HeldItem]:
     """Return all that is held, the oldest first; units of work before publications. RecordError."""
     is_restored = records.is_held_back or records.get(RESTORED_KEY) is not None
     value = records.get(HOLD_KEY)
@@ -159,7 +159,7 @@ def held_in(records: Records) -> list[Held]:
     ]
     publications = [PUBLICATION.decode(each) for each in records.every(PUBLICATIONS)]
     held = {each.subscription_id: each for each in map(HELD.decode, records.every(HELDS))}
-    found = Found(clock=0, publications=publications, held=held)
+    found = Holdable(clock=0, publications=publications, held=held)
     for each in map(SUBSCRIPTION.decode, records.every(SUBSCRIPTIONS)):
         window = window_of(each, found, EVERYTHING) if is_restored else held.get(each.subscription_id)
         units += _of_subscription(each, window, publications)
@@ -172,25 +172,25 @@ def _is_held(record: UowRecord, last: int, *, is_restored: bool) -> bool:
         record = record._replace(status=Status.ACCEPTED)
     if is_restored:
         record = record._replace(flags=record.flags & ~Flag.RELEASED)
-    return bool(record.flags & Flag.PERSISTENT) and is_withheld(record, last)
+    return bool(record.flags & Flag.PERSISTENT) and is_held(record, last)
 
 
-def _unit(record: UowRecord) -> Held:
-    queue = str(ServiceQueue(*service_name(record), is_reply=bool(record.flags & Flag.FROM_SERVER)))
-    return Held(
+def _unit(record: UowRecord) -> HeldItem:
+    queue = str(ServiceQueue(*service_of_record(record), is_reply=bool(record.flags & Flag.FROM_SERVER)))
+    return HeldItem(
         record.uowid, queue, record.first, record.messages, record.committed, record.sender_user, record.producer
     )
 
 
 def _of_subscription(
     subscription: SubscriptionRecord, record: HeldRecord | None, publications: list[PublicationRecord]
-) -> Iterator[Held]:
+) -> Iterator[HeldItem]:
     if record is None:
         return
-    window = Window(record)
+    window = HeldWindow(record)
     for each in publications:
         if each.topic == subscription.topic and window.withholds(each.first):
-            yield Held(
+            yield HeldItem(
                 each.publication_id,
                 str(TopicQueue(each.topic)),
                 each.first,

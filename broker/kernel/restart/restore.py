@@ -15,11 +15,11 @@ import logging
 from operator import itemgetter
 
 from oms_journal.broker.codes import Code
-from oms_journal.broker.kernel.restart.hold import Found, hold_all
-from oms_journal.broker.kernel.restart.unit_columns import Columns
+from oms_journal.broker.kernel.restart.hold import Holdable, hold_all
+from oms_journal.broker.kernel.restart.unit_columns import UnitColumns
 from oms_journal.broker.kernel.state.world import Restored
-from oms_journal.broker.kernel.tables.dormant_units import Units
-from oms_journal.broker.kernel.tables.hold import Withheld
+from oms_journal.broker.kernel.tables.dormant_units import DormantUnits
+from oms_journal.broker.kernel.tables.hold import Hold
 from oms_journal.broker.kernel.tables.remembered import Remembered
 from oms_journal.broker.records import (
     CLOCK,
@@ -38,8 +38,8 @@ from oms_journal.broker.records import (
     RecordError,
     RecordKind,
 )
-from oms_journal.broker.store.report import Action, Reported
-from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, StartRefused, Store, mark
+from oms_journal.broker.store.report import Action, ReportLine
+from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, PersistentStore, StartRefused, read_mark
 
 _log = logging.getLogger("oms.broker")
 
@@ -49,29 +49,29 @@ def without_store() -> Restored:
     return Restored(has_store=False)
 
 
-def restored(store: Store, *, now: int) -> Restored:
+def restore(store: PersistentStore, *, now: int) -> Restored:
     """Return what the store holds, after what the restart changes of it was written. StartRefused, StoreError.
 
     `now` is microseconds since 1970 UTC. For a store that was begun and that nobody writes meanwhile.
     """
-    columns = Columns()
+    columns = UnitColumns()
     for batch in store.values(UOWS):
-        columns.take(batch.keys, batch.values, batch.damaged)
+        columns.add_batch(batch.keys, batch.values, batch.damaged)
     columns.sort()
     lost = list(columns.lost)
     for key in columns.lost:
         _log.error("LOST: the record of the unit of work under %s is damaged; its messages stay in the store", key)
     clock = _clock(store, columns, lost)
-    is_restored = mark(store.record, RESTORED_KEY) is not None
-    reported: list[Reported] = []
+    is_restored = read_mark(store.record, RESTORED_KEY) is not None
+    reported: list[ReportLine] = []
     for changes in columns.restart(clock, now, holds_all=is_restored):
         store.commit(changes)
-        reported += [Reported(key.removeprefix(UOWS), RecordKind.UOW, Action.DELETED) for key in changes.drops]
+        reported += [ReportLine(key.removeprefix(UOWS), RecordKind.UOW, Action.DELETED) for key in changes.drops]
     found = _found(store, clock, lost)
     if is_restored:
         found = hold_all(store, found, now, has_units=bool(columns.withheld(store.highest())))
     last = 0 if found.hold is None else found.hold.last
-    units = Units(last)
+    units = DormantUnits(last)
     units.fill(columns.heads, columns.parties, columns.places, columns.texts)
     return Restored(
         clock=clock,
@@ -81,7 +81,7 @@ def restored(store: Store, *, now: int) -> Restored:
         senders=columns.senders(),
         subscriptions=found.subscriptions,
         publications=found.publications,
-        withheld=Withheld(found.hold, columns.withheld(last)),
+        withheld=Hold(found.hold, columns.withheld(last)),
         held=found.held,
         lost=lost,
         reported=reported,
@@ -89,14 +89,14 @@ def restored(store: Store, *, now: int) -> Restored:
     )
 
 
-def _found(store: Store, clock: int, lost: list[str]) -> Found:
+def _found(store: PersistentStore, clock: int, lost: list[str]) -> Holdable:
     """Return what the store has of topics, and what it holds; of that nothing is left out, or it would be delivered."""
     value = store.record(HOLD_KEY)
     held_lost: list[str] = []
     held = {record.subscription_id: record for record in _every(store, HELD, HELDS, held_lost)}
     if held_lost:
         raise StartRefused(Code.RESTART_FAILED, f"{held_lost[0]} in the persistent store is damaged")
-    return Found(
+    return Holdable(
         clock=clock,
         publications=sorted(_every(store, PUBLICATION, PUBLICATIONS, lost), key=lambda record: record.first),
         hold=None if value is None else _decoded(HOLD, HOLD_KEY, value),
@@ -112,7 +112,7 @@ def _decoded(layout: Layout[R], key: str, value: bytes) -> R:
         raise StartRefused(Code.RESTART_FAILED, f"{key} in the persistent store: {failure}") from failure
 
 
-def _clock(store: Store, columns: Columns, lost: list[str]) -> int:
+def _clock(store: PersistentStore, columns: UnitColumns, lost: list[str]) -> int:
     """Return the pseudo-clock as it was written last; where that is damaged, no later than it was."""
     try:
         value = store.record(CLOCK_KEY)
@@ -123,7 +123,7 @@ def _clock(store: Store, columns: Columns, lost: list[str]) -> int:
     return 0 if value is None else _decoded(CLOCK, CLOCK_KEY, value).clock
 
 
-def _every(store: Store, layout: Layout[R], prefix: str, lost: list[str]) -> list[R]:
+def _every(store: PersistentStore, layout: Layout[R], prefix: str, lost: list[str]) -> list[R]:
     """Return the records with the prefix, in order; note those that are damaged."""
     found = []
     for batch in store.values(prefix):

@@ -4,15 +4,15 @@ from heapq import heappush
 
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.state.service import Rank
-from oms_journal.broker.kernel.state.topics import Publication, Subscription, key_of
+from oms_journal.broker.kernel.state.topics import Publication, TopicSubscription, subscription_key
 from oms_journal.broker.kernel.state.world import Restored, World
-from oms_journal.broker.kernel.tables.hold import Window
+from oms_journal.broker.kernel.tables.hold import HeldWindow
 from oms_journal.broker.kernel.tables.ranges import Ranges
-from oms_journal.broker.kernel.topics.removal import let_go
+from oms_journal.broker.kernel.topics.removal import remove_publication
 from oms_journal.broker.records import PublicationRecord
 
 
-def start(world: World, restored: Restored) -> None:
+def place_restored(world: World, restored: Restored) -> None:
     """Let conversations wait where they waited, and count what there is."""
     for key in restored.lost:
         world.notes.append(f"{key} in the persistent store is damaged, and left out")
@@ -58,7 +58,7 @@ def _start_topics(world: World, restored: Restored) -> None:
     for record in restored.subscriptions:
         topic = world.topics.topic_of_old(record.topic)
         owner = world.owner(record.user, record.token)
-        subscription = Subscription(record.subscription_id, topic, owner, None)
+        subscription = TopicSubscription(record.subscription_id, topic, owner, None)
         subscription.position = subscription.cursor = record.position
         subscription.acknowledged = Ranges.read(record.acknowledged).joined(topic.publications)
         subscription.last_committed = record.last_committed
@@ -66,8 +66,8 @@ def _start_topics(world: World, restored: Restored) -> None:
         subscription.expiration = record.expiration * MICROSECONDS
         held = restored.held.get(record.subscription_id)
         if held is not None:
-            _withhold(world, subscription, Window(held).joined(topic.publications))
-        topic.subscribers[key_of(subscription)] = subscription
+            _withhold(world, subscription, HeldWindow(held).joined(topic.publications))
+        topic.subscribers[subscription_key(subscription)] = subscription
         world.topics.arm_subscription(subscription)
         for each in topic.publications.values():
             each.remaining += subscription.wants(each)
@@ -76,10 +76,10 @@ def _start_topics(world: World, restored: Restored) -> None:
     for topic in world.topics.topics.values():
         for each in list(topic.publications.values()):
             if not each.remaining:
-                let_go(world, each)
+                remove_publication(world, each)
 
 
-def _withhold(world: World, subscription: Subscription, window: Window) -> None:
+def _withhold(world: World, subscription: TopicSubscription, window: HeldWindow) -> None:
     """Let the subscription have what of its window was released first, and not have what is held."""
     subscription.window = window
     publications = subscription.topic.publications

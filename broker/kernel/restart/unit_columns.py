@@ -13,6 +13,7 @@ from itertools import pairwise, repeat
 import numpy as np
 import numpy.typing as npt
 
+from oms_journal.broker.block import ServiceName
 from oms_journal.broker.codes import Code
 from oms_journal.broker.durations import MICROSECONDS, ends, status_lifetime
 from oms_journal.broker.kernel.restart.table import after_restart
@@ -25,7 +26,6 @@ from oms_journal.broker.kernel.tables.dormant_units import (
     Parties,
     Person,
     Places,
-    Service,
     check_texts,
     column_of,
     record_with,
@@ -49,7 +49,7 @@ Rows = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint64]
 
 
-class Columns:
+class UnitColumns:
     """The records, in the order of their UOWIDs once they are sorted."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Columns:
     def _place(self, parties: bytes) -> int:
         return self._tails.setdefault(parties + NO_TEXTS, len(self._tails))
 
-    def take(self, keys: Sequence[bytes], values: Sequence[bytes], damaged: Sequence[bytes]) -> None:
+    def add_batch(self, keys: Sequence[bytes], values: Sequence[bytes], damaged: Sequence[bytes]) -> None:
         """Take in some records. StartRefused where one cannot be read."""
         self.lost += [key.decode() for key in damaged]
         if not values:
@@ -233,7 +233,7 @@ class Columns:
         if last:
             kinds += self._stand_still(waiting, last) * 4
         uses, parties = np.bincount(kinds), self.parties
-        known: dict[tuple[Service, bool, bool, Person | None], int] = {}
+        known: dict[tuple[ServiceName, bool, bool, Person | None], int] = {}
         numbers = np.zeros(len(uses), np.int64)
         for kind in np.flatnonzero(uses).tolist():
             numbers[kind] = known.setdefault(_whom(parties[kind // 8], kind % 8), len(known))
@@ -272,11 +272,11 @@ class Columns:
         by_age = np.lexsort((conversations, orders))
         return column_of(orders[by_age]), column_of(conversations[by_age])
 
-    def withheld(self, last: int) -> dict[Service, int]:
+    def withheld(self, last: int) -> dict[ServiceName, int]:
         """Return how many units of work of each service are held where messages up to this number are."""
         rows = np.flatnonzero(withheld_rows(self.heads, last)) if last else np.empty(0, np.int64)
         is_reply = (self.heads["flags"][rows] & _FROM_SERVER) != 0
-        found: Counter[Service] = Counter()
+        found: Counter[ServiceName] = Counter()
         parties = self.parties
         for kind, count in enumerate(np.bincount(self.places[rows].astype(np.int64) * 2 + is_reply).tolist()):
             if count:
@@ -293,7 +293,7 @@ class Columns:
         return dict(found)
 
 
-def _whom(parties: bytes, kind: int) -> tuple[Service, bool, bool, Person | None]:
+def _whom(parties: bytes, kind: int) -> tuple[ServiceName, bool, bool, Person | None]:
     """Return who is waited for: the service, whether it is its client, whether in vain for now, and who exactly."""
     is_reply, is_bound = bool(kind & 2), bool(kind & 1)
     read = Parties.read(parties)

@@ -11,8 +11,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from oms_journal.broker.codes import Code
-from oms_journal.broker.kernel.state.decision import NOBODY, Held
-from oms_journal.broker.kernel.state.service import KEPT, MESSAGES, Service, Waiting
+from oms_journal.broker.kernel.state.decision import NOBODY, Lockable
+from oms_journal.broker.kernel.state.service import KEPT, MESSAGES, Service, WaitingConversations
 from oms_journal.broker.kernel.state.unit import Name, UnitOfWork
 from oms_journal.broker.records import ConversationState
 
@@ -44,13 +44,13 @@ class Plain(NamedTuple):
 OPEN = ConversationState.OPEN
 
 # Units of work that wait for a side, in the order of their commits; those that sleep as numbers.
-Line = list[UnitOfWork | int] | deque[UnitOfWork | int]
+UnitLine = list[UnitOfWork | int] | deque[UnitOfWork | int]
 SHORT = 32  # most lines have one unit of work; a deque takes ten times the memory of a list
-NOTHING: Line = []  # never changed
+NOTHING: UnitLine = []  # never changed
 NO_MESSAGES: tuple[deque[Plain], ...] = (deque(maxlen=0), deque(maxlen=0))
 
 
-class Conversation(Held):
+class Conversation(Lockable):
     """Who talks to whom about what. Pairs and lists are indexed by Side."""
 
     __slots__ = (
@@ -84,7 +84,7 @@ class Conversation(Held):
     )
 
     def __init__(self, conv_id: str, service: Service, client: Name, *, is_uow: bool) -> None:
-        self.is_pending, self.queued = False, NOBODY  # as Held begins; a call less for each conversation
+        self.is_pending, self.queued = False, NOBODY  # as Lockable begins; a call less for each conversation
         self.conv_id = conv_id
         self.number = int(conv_id, 16)
         self.service = service
@@ -95,7 +95,7 @@ class Conversation(Held):
         self.server: Name | None = None  # the instance that has received from it
         self.is_bound = False  # to that instance for good: it has committed, or sent
         self.is_handed_out = False  # what is on its way to the store is that somebody receives from it
-        self.lines: list[Line] = [NOTHING, NOTHING]
+        self.lines: list[UnitLine] = [NOTHING, NOTHING]
         self.plain: tuple[deque[Plain], ...] = NO_MESSAGES if is_uow else (deque(), deque())
         self.sending: list[UnitOfWork | None] = [None, None]  # begun by that side and not committed
         self.reading: list[UnitOfWork | None] = [None, None]  # DELIVERED to that side
@@ -106,7 +106,7 @@ class Conversation(Held):
         self.rank = KEPT if is_uow else MESSAGES
         self.key = 0  # its age: its key in an order, 0 before anything of it is visible
         self.after = 0  # newest message that was durable before that
-        self.place: Waiting | None = None  # where it waits for a server
+        self.place: WaitingConversations | None = None  # where it waits for a server
         self.first = 0  # number of the first message of the first unit of work
         self.begun = 0  # when that was committed
         self.unit_count = 0  # units of work that were begun in it

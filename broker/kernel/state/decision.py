@@ -15,7 +15,7 @@ Waiter = Call | Gone | Command
 NOBODY: list[Waiter] = []  # never changed: most never have anybody wait
 
 
-class Held:
+class Lockable:
     """What a decision may be about. While it is pending, calls about it wait."""
 
     __slots__ = ("is_pending", "queued")
@@ -31,7 +31,7 @@ class Held:
         self.queued.insert(0 if is_first else len(self.queued), given)
 
 
-class Leaver(Held):
+class DecisionMaker(Lockable):
     """Who makes decisions, and cannot go away before they have arrived. Pending while its going away is on its way."""
 
     __slots__ = ("later", "pending")
@@ -45,7 +45,7 @@ class Leaver(Held):
 class Busy(Exception):
     """The call has to wait: what it is about is on its way to the store."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: Lockable) -> None:
         super().__init__()
         self.held = held
 
@@ -55,9 +55,9 @@ class Decision:
     """What a call or the time has brought about, to be done once it is durable."""
 
     apply: Apply
-    held: Sequence[Held] = ()
+    locks: Sequence[Lockable] = ()
     handle: int | None = None  # who is told when the store says no
-    who: Leaver | None = None
+    who: DecisionMaker | None = None
     code: Code = Code.UOW_NOT_PERSISTED  # what that one is told
     undo: Callable[[], object] | None = None  # gives back what was reserved
     changes: Changes | None = None  # where they are to be reported
@@ -66,7 +66,7 @@ class Decision:
     is_ordered: bool = False  # it goes through the store though it may write nothing: only its owner says so, in order
 
 
-class Joint:
+class JointDecision:
     """Decisions that are made together: all are done, or none."""
 
     __slots__ = ("acknowledged", "begun", "changes", "decisions", "repeats")
@@ -74,8 +74,8 @@ class Joint:
     def __init__(self) -> None:
         self.changes: list[Changes] = []
         self.decisions: list[Decision] = []
-        self.acknowledged: dict[Held, list[Held]] = {}  # subscription: publications, which move its position together
-        self.repeats: list[Held] = []  # the units of work that are sent again
+        self.acknowledged: dict[Lockable, list[Lockable]] = {}  # subscription: publications, together
+        self.repeats: list[Lockable] = []  # the units of work that are sent again
         self.begun: list[str] = []  # producers' identifiers of those that are not
 
     def take(self, changes: Changes, decision: Decision) -> None:

@@ -15,7 +15,7 @@
     Commit     changes to be made durable, and Durable or Failed to be said of the ticket
     Expect     a Tick, when so much time has passed
     Log        a line in the broker's log
-    Reported   a line in the report of the persistent store
+    ReportLine a line in the report of the persistent store
 
 Commits become durable in the order in which their messages are numbered, and Durable is said of them
 in that order.
@@ -30,7 +30,7 @@ from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.records import Status
 from oms_journal.broker.store.changes import Changes
-from oms_journal.broker.store.report import Reported
+from oms_journal.broker.store.report import ReportLine
 
 
 @dataclass(slots=True)
@@ -267,7 +267,7 @@ class Log:
     text: str
 
 
-Effect = Answer | Commit | Expect | Log | Reported
+Effect = Answer | Commit | Expect | Log | ReportLine
 
 # Fields of the control block that travel with a stored message, as properties that no caller can set.
 _MSGTYPE, _MSGID, _USER_DATA = "broker-msgtype", "broker-msgid", "broker-user-data"
@@ -288,7 +288,7 @@ def stored_properties(request: Request) -> Mapping[str, str] | None:
     return properties
 
 
-def taken_apart(reply: Reply, properties: Mapping[str, str] | None) -> Mapping[str, str] | None:
+def split_properties(reply: Reply, properties: Mapping[str, str] | None) -> Mapping[str, str] | None:
     """Put the block's fields among a stored message's properties into the reply; return the caller's own."""
     if not properties or RESERVED_PROPERTIES.isdisjoint(properties):
         return properties or None

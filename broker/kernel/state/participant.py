@@ -16,16 +16,16 @@ from collections.abc import Hashable, Iterator, Sequence
 from oms_journal.broker.answers import Physical
 from oms_journal.broker.block import ServiceName
 from oms_journal.broker.kernel.state.conversation import Conversation
-from oms_journal.broker.kernel.state.decision import Leaver
+from oms_journal.broker.kernel.state.decision import DecisionMaker
 from oms_journal.broker.kernel.state.effects import Call
 from oms_journal.broker.kernel.state.producers import Repeat
 from oms_journal.broker.kernel.state.service import Rank, Service
-from oms_journal.broker.kernel.state.topics import Subscription, Topic
+from oms_journal.broker.kernel.state.topics import Topic, TopicSubscription
 from oms_journal.broker.kernel.state.unit import Name, Owner
-from oms_journal.broker.kernel.tables.order import Order
+from oms_journal.broker.kernel.tables.order import KeyedOrder
 
 
-class Participant(Leaver):
+class Participant(DecisionMaker):
     """Told apart by USER-ID and TOKEN, without TOKEN by USER-ID and connection."""
 
     __slots__ = (
@@ -52,14 +52,14 @@ class Participant(Leaver):
         self.has_logged_on = False  # by a LOGON of its own; any other call makes a participant too
         self.services: dict[ServiceName, Service] = {}  # that it serves
         self.talks: dict[str, Conversation] = {}  # by CONV-ID: on either side, also of before it went and came again
-        self.parked: dict[int, Parked] = {}  # by number: calls of it that wait
+        self.parked: dict[int, WaitingCall] = {}  # by number: calls of it that wait
         self.repeats: dict[str, Repeat] = {}  # by UOWID and CONV-ID of the first: what it is sending again
         self.topics: dict[tuple[str, str], Topic] = {}  # that it has subscribed to or received from, with the label
         self.used = 0  # on the second count: its last call
         self.due = 0  # its key in the order of time-outs
 
 
-class Parked:
+class WaitingCall:
     """A call that waits for something to receive."""
 
     __slots__ = ("call", "due", "number", "participant", "places", "ranks")
@@ -93,7 +93,7 @@ def with_instance(participant: Participant, service: ServiceName) -> Hashable:
     return (participant.name, service)
 
 
-def with_subscription(subscription: Subscription) -> Hashable:
+def with_subscription(subscription: TopicSubscription) -> Hashable:
     """Return the place of receives of publications."""
     return ("topic", subscription.subscription_id)
 
@@ -103,20 +103,20 @@ def with_service(service: ServiceName) -> Hashable:
     return service
 
 
-class Parking:
+class WaitingCalls:
     """All receives that wait, first come first served."""
 
     def __init__(self) -> None:
-        self._places: dict[Hashable, dict[int, Parked]] = {}
-        self._by_handle: dict[int, Parked] = {}
-        self.calls: dict[int, Parked] = {}  # by number, first come first
-        self._dues = Order()
+        self._places: dict[Hashable, dict[int, WaitingCall]] = {}
+        self._by_handle: dict[int, WaitingCall] = {}
+        self.calls: dict[int, WaitingCall] = {}  # by number, first come first
+        self._dues = KeyedOrder()
         self._count = 0
 
     def __len__(self) -> int:
         return len(self.calls)
 
-    def add(self, parked: Parked) -> None:
+    def add(self, parked: WaitingCall) -> None:
         self._count += 1
         parked.number = self._count
         parked.participant.parked[parked.number] = parked
@@ -127,7 +127,7 @@ class Parking:
         if parked.due:
             self._dues.add(parked.due, parked.number)
 
-    def remove(self, parked: Parked) -> None:
+    def remove(self, parked: WaitingCall) -> None:
         """Take it out of everywhere; it must be there."""
         del self.calls[parked.number]
         del self._by_handle[parked.call.handle]
@@ -140,10 +140,10 @@ class Parking:
         if parked.due:
             self._dues.remove(parked.due, parked.number)
 
-    def of_handle(self, handle: int) -> Parked | None:
+    def of_handle(self, handle: int) -> WaitingCall | None:
         return self._by_handle.get(handle)
 
-    def at(self, place: Hashable) -> Iterator[Parked]:
+    def at(self, place: Hashable) -> Iterator[WaitingCall]:
         """Yield who waits there, first come first."""
         return iter(list(self._places.get(place, {}).values()))
 
@@ -151,10 +151,10 @@ class Parking:
         """Return how many wait there."""
         return len(self._places.get(place, ()))
 
-    def every(self) -> list[Parked]:
+    def every(self) -> list[WaitingCall]:
         """Return all, in the order in which they came."""
         return list(self.calls.values())
 
-    def overdue(self, clock: int) -> list[Parked]:
+    def overdue(self, clock: int) -> list[WaitingCall]:
         """Return those who have waited long enough."""
         return [self.calls[number] for _, number in self._dues.up_to(clock)]

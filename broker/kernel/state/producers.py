@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from oms_journal.broker.block import ServiceName
-from oms_journal.broker.kernel.state.decision import Held
+from oms_journal.broker.kernel.state.decision import Lockable
 from oms_journal.index.duplicates import digest
 from oms_journal.journal.format.headers import xxh3
 
@@ -17,7 +17,7 @@ PRODUCERS_MAX = 100_000  # identifiers that are remembered
 ProducerKey = tuple[str, str, ServiceName, str]  # USER-ID, TOKEN, service and identifier
 
 
-class First(Held):
+class First(Lockable):
     """The unit of work that an identifier was used for first. Whoever wants its outcome waits for it."""
 
     __slots__ = ("conv_id", "digest", "is_named", "key", "last", "messages", "together", "uowid")
@@ -43,7 +43,7 @@ class First(Held):
 class Producers:
     """The identifiers that this start has seen."""
 
-    def __init__(self, released: deque[Held]) -> None:
+    def __init__(self, released: deque[Lockable]) -> None:
         self._firsts: OrderedDict[ProducerKey, First] = OrderedDict()
         self._pending: set[First] = set()  # of these: a few, of which alone an outcome is waited for
         self._released = released

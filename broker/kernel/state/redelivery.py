@@ -23,9 +23,9 @@ attempted. Delay, limit and dead letters are ours.)
 
 from oms_journal.broker.attributes.attributes import ServiceAttributes
 from oms_journal.broker.block import ServiceName
-from oms_journal.broker.service_text import queue_service
+from oms_journal.broker.service_text import service_of_queue
 
-DEAD_LETTERS: ServiceName = queue_service("DEAD-LETTER")
+DEAD_LETTERS: ServiceName = service_of_queue("DEAD-LETTER")
 DELAY = 100_000  # microseconds, before the second redelivery
 DELAY_MAX = 60_000_000
 _DOUBLED_MAX = 10  # times: it is the longest one by then

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from oms_journal.broker.block import Reply, Store
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import Code, refuse
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.unit import UnitOfWork
@@ -47,7 +47,7 @@ def reply_of(talk: Conversation, unit: UnitOfWork, status: Status) -> Reply:
 def check_is_released(unit: UnitOfWork) -> None:
     """Raise WRONG_STATUS for what is held: nobody but an operator's RELEASE or DISCARD can say what becomes of it."""
     if unit.is_withheld:
-        raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, f"{unit.uowid} is {HELD_TEXT}"))
+        raise refuse(Code.WRONG_STATUS, f"{unit.uowid} is {HELD_TEXT}")
 
 
 def reply_of_record(record: UowRecord) -> Reply:

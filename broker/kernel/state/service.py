@@ -19,10 +19,10 @@ from typing import NamedTuple
 from oms_journal.broker.attributes.attributes import ServiceAttributes
 from oms_journal.broker.block import Request, ServiceName
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.kernel.state.decision import Held
+from oms_journal.broker.kernel.state.decision import Lockable
 from oms_journal.broker.kernel.state.unit import VARIATION, Name
 from oms_journal.broker.kernel.state.unit_states import Variation
-from oms_journal.broker.kernel.tables.order import Order
+from oms_journal.broker.kernel.tables.order import KeyedOrder
 from oms_journal.broker.queues import ServiceQueue
 
 TERMS_MAX = 1000  # combinations of what calls say that are remembered
@@ -39,13 +39,13 @@ class Rank(IntEnum):
 STORED, KEPT, MESSAGES = Rank.STORED, Rank.KEPT, Rank.MESSAGES
 
 
-class Waiting:
+class WaitingConversations:
     """Conversations that have something for whom they wait for, in the order of their age."""
 
     __slots__ = ("orders",)
 
     def __init__(self) -> None:
-        self.orders = [Order(), Order(), Order()]
+        self.orders = [KeyedOrder(), KeyedOrder(), KeyedOrder()]
 
     def __len__(self) -> int:
         stored, kept, messages = self.orders
@@ -54,7 +54,7 @@ class Waiting:
     def fill(self, rank: Rank, keys: "array[int]", conversations: "array[int]") -> None:
         """Begin with conversations of one rank, in ascending order of their keys."""
         assert not len(self.orders[rank]), "only an empty order is filled"
-        self.orders[rank] = Order(keys, conversations)
+        self.orders[rank] = KeyedOrder(keys, conversations)
 
     def first(self, ranks: Sequence[Rank], after: Callable[[int], int]) -> int | None:
         """Return the oldest conversation of these ranks."""
@@ -71,14 +71,16 @@ class Waiting:
         return counted[1]
 
 
-def first(waitings: Sequence[Waiting], ranks: Sequence[Rank], after: Callable[[int], int]) -> int | None:
+def first(waitings: Sequence[WaitingConversations], ranks: Sequence[Rank], after: Callable[[int], int]) -> int | None:
     """Return the oldest conversation of these ranks in any of the places."""
     if len(waitings) == 1:
         return waitings[0].first(ranks, after)
     return next(merged(waitings, ranks, after), None)
 
 
-def merged(waitings: Sequence[Waiting], ranks: Sequence[Rank], after: Callable[[int], int]) -> Iterator[int]:
+def merged(
+    waitings: Sequence[WaitingConversations], ranks: Sequence[Rank], after: Callable[[int], int]
+) -> Iterator[int]:
     """Yield the conversations of these ranks, oldest first, wherever they wait. Do not change the orders meanwhile.
 
     `after` tells of a conversation without a number of its own the newest number that was durable
@@ -97,7 +99,7 @@ def merged(waitings: Sequence[Waiting], ranks: Sequence[Rank], after: Callable[[
             counted = next(counted_ones, None)
 
 
-class Terms(NamedTuple):
+class UnitTerms(NamedTuple):
     """What holds for a unit of work: what of it is persistent, and for how long."""
 
     variation: Variation
@@ -162,10 +164,10 @@ class Service:
         self.queue = str(ServiceQueue(*name))  # where the store has the messages to its servers
         self.reply_queue = str(ServiceQueue(*name, is_reply=True))
         self.servers: dict[Name, Registration] = {}
-        self.awake: dict[str, Held] = {}  # its conversations of units of work that do not sleep
-        self.waiting = Waiting()  # conversations that no server has received from yet
+        self.awake: dict[str, Lockable] = {}  # its conversations of units of work that do not sleep
+        self.waiting = WaitingConversations()  # conversations that no server has received from yet
         self.is_served = False  # a server would take a new conversation
-        self._terms: dict[tuple[object, ...], Terms] = {}  # by what calls have said
+        self._terms: dict[tuple[object, ...], UnitTerms] = {}  # by what calls have said
         self.units = 0  # active units of work
         self.sending = 0  # of these, not committed yet
         self.delivering = 0  # of these, being received
@@ -188,18 +190,18 @@ class Service:
         sums["cancelled"] += self.completed[End.CANCELLED]
         sums["timed_out"] += self.completed[End.TIMED_OUT]
 
-    def look(self) -> None:
+    def update_served(self) -> None:
         """Note whether there is a server that would take a new conversation."""
         self.is_served = any(not server.is_closed for server in self.servers.values())
 
-    def terms(self, request: Request) -> Terms:
+    def terms(self, request: Request) -> UnitTerms:
         """Return what holds for a unit of work whose first call says this, and else what the attributes say."""
         said = (request.store, request.uwstatp, request.uwtime, request.uwstat_lifetime)
         found = self._terms.get(said)
         if found is None:
             attributes = self.attributes
             status = attributes.status_terms(request.uwstatp, request.uwstat_lifetime)
-            found = Terms(
+            found = UnitTerms(
                 VARIATION[attributes.is_persistent(request.store), status.is_persistent],
                 attributes.lifetime(request.uwtime),
                 status.multiple,

@@ -9,14 +9,14 @@ What the report of the persistent store says of a commit: records that came, and
 
 from collections.abc import Iterator
 
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import Code, detailed, refuse
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.decision import Decision
 from oms_journal.broker.kernel.state.effects import Commit, Durable, Failed, Level
 from oms_journal.broker.kernel.state.participant import Participant
-from oms_journal.broker.kernel.state.topics import Subscription
-from oms_journal.broker.kernel.state.unit_records import put, record_of, written
+from oms_journal.broker.kernel.state.topics import TopicSubscription
+from oms_journal.broker.kernel.state.unit_records import put_of_unit, record_of, written
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import (
     CLOCK,
@@ -31,8 +31,8 @@ from oms_journal.broker.records import (
     RecordKind,
     kind_of,
 )
-from oms_journal.broker.store.changes import Changes, Put, together
-from oms_journal.broker.store.report import Action, Reported
+from oms_journal.broker.store.changes import Changes, Put, merge
+from oms_journal.broker.store.report import Action, ReportLine
 
 
 def report(world: World, changes: Changes) -> None:
@@ -42,14 +42,14 @@ def report(world: World, changes: Changes) -> None:
     for key in changes.drops:
         kind = kind_of(key)
         if kind is not None:
-            world.effects.append(Reported(_identifier(key), kind, Action.DELETED))
+            world.effects.append(ReportLine(_identifier(key), kind, Action.DELETED))
 
 
 def _identifier(key: str) -> str:
     return key.rpartition("/")[2]
 
 
-def _created(world: World, put: Put) -> Iterator[Reported]:
+def _created(world: World, put: Put) -> Iterator[ReportLine]:
     """Yield a line for a record that was not there before."""
     identifier, kind = _identifier(put.key), kind_of(put.key)
     if kind is RecordKind.UOW:
@@ -67,7 +67,7 @@ def _created(world: World, put: Put) -> Iterator[Reported]:
     else:
         return
     if is_new:
-        yield Reported(identifier, kind, Action.CREATED, elements, len(put.value) + length)
+        yield ReportLine(identifier, kind, Action.CREATED, elements, len(put.value) + length)
 
 
 NO_STORE = "the persistent store is not available"
@@ -95,15 +95,15 @@ def decide(world: World, changes: Changes, decision: Decision) -> None:
     if not world.is_store_up:
         if decision.undo is not None:
             decision.undo()
-        raise BrokerError(decision.code, detailed(decision.code, NO_STORE))
+        raise refuse(decision.code, NO_STORE)
     if world.clocks.persistent - world.dues.clock_written >= CLOCK_STEP and _wants_clock(world, changes):
-        changes, decision.clock = together([changes, clock_changes(world)]), world.clocks.persistent
+        changes, decision.clock = merge([changes, clock_changes(world)]), world.clocks.persistent
         world.dues.is_clock_pending = True
     if world.is_reporting:
         decision.changes = changes
     world.ticket += 1
     world.pending[world.ticket] = decision
-    for held in decision.held:
+    for held in decision.locks:
         held.is_pending = True
     if decision.who is not None:
         decision.who.pending += 1
@@ -137,7 +137,7 @@ def _arrived(world: World, ticket: int) -> Decision | None:
         return None
     if decision.clock:
         world.dues.is_clock_pending = False
-    for held in decision.held:
+    for held in decision.locks:
         held.is_pending = False
         if held.queued:
             world.released.append(held)
@@ -145,7 +145,7 @@ def _arrived(world: World, ticket: int) -> Decision | None:
             world.touch(held)
         elif isinstance(held, Participant):
             world.stayed.append(held)
-        elif isinstance(held, Subscription):  # what was published meanwhile nobody has got
+        elif isinstance(held, TopicSubscription):  # what was published meanwhile nobody has got
             world.topics.ready.append(held)
     who = decision.who
     if who is not None:
@@ -155,7 +155,7 @@ def _arrived(world: World, ticket: int) -> Decision | None:
     return decision
 
 
-def make_durable(world: World, given: Durable) -> None:
+def confirm(world: World, given: Durable) -> None:
     """Make a decision visible: it would survive a power cut."""
     decision = _arrived(world, given.ticket)
     if decision is not None:
@@ -165,7 +165,7 @@ def make_durable(world: World, given: Durable) -> None:
         decision.apply(given.first)
 
 
-def give_up(world: World, given: Failed) -> None:
+def reject(world: World, given: Failed) -> None:
     """Keep the old state, and say so."""
     decision = _arrived(world, given.ticket)
     if decision is None:
@@ -202,10 +202,10 @@ def find_store(world: World) -> None:
         return
     world.clocks = world.clocks.connected(True)
     world.log(Level.NOTE, "the persistent store is available")
-    tell_store(world)
+    write_missed(world)
 
 
-def tell_store(world: World) -> None:
+def write_missed(world: World) -> None:
     """Tell the store what it has not heard of since it was not there or full.
 
     What else is on its way to it about the same comes first: such a thing is told another time, with a later tick.
@@ -217,7 +217,7 @@ def tell_store(world: World) -> None:
     world.dues.is_untold = bool(world.unwritten)
     parts = [_now(world, uowid, changes) for uowid, changes in sorted(missed.items()) if not changes.is_empty()]
     if parts:
-        decide(world, together(parts), Decision(lambda _: None, undo=lambda: world.unwritten.update(missed)))
+        decide(world, merge(parts), Decision(lambda _: None, undo=lambda: world.unwritten.update(missed)))
 
 
 def _is_on_its_way(world: World, uowid: str) -> bool:
@@ -230,8 +230,8 @@ def _now(world: World, uowid: str, missed: Changes) -> Changes:
     """Return what the store has to be told about a unit of work by now."""
     unit = world.active.get(uowid)
     if unit is not None:
-        return Changes(puts=[put(record_of(unit, world.conversations[unit.conv_id], written(unit)))])
+        return Changes(puts=[put_of_unit(record_of(unit, world.conversations[unit.conv_id], written(unit)))])
     record = world.units.find(uowid)
     if record is None:  # it ended then, or has since, in a commit of its own
         return Changes(drops=missed.drops, deleted=missed.deleted)
-    return Changes(puts=[put(record)], deleted=missed.deleted)
+    return Changes(puts=[put_of_unit(record)], deleted=missed.deleted)

@@ -24,18 +24,18 @@ from oms_journal.broker.attributes.attributes import Attributes, TopicAttributes
 from oms_journal.broker.block import Store
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.durations import Clocks, ends
-from oms_journal.broker.kernel.state.decision import Held
+from oms_journal.broker.kernel.state.decision import Lockable
 from oms_journal.broker.kernel.state.unit import Name, Owner
-from oms_journal.broker.kernel.state.unused_names import Unused, stays
-from oms_journal.broker.kernel.tables.hold import Window
-from oms_journal.broker.kernel.tables.order import Order
+from oms_journal.broker.kernel.state.unused_names import UnusedNames, stays
+from oms_journal.broker.kernel.tables.hold import HeldWindow
+from oms_journal.broker.kernel.tables.order import KeyedOrder
 from oms_journal.broker.kernel.tables.ranges import NONE, NUMBERS_MAX, Ranges
 from oms_journal.broker.queues import TopicQueue
-from oms_journal.broker.records import Status
+from oms_journal.broker.records import Status, identifier
 from oms_journal.broker.store.changes import NewMessage
 
 
-class Publication(Held):
+class Publication(Lockable):
     """One or more messages that become visible to subscribers together."""
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Publication(Held):
         self.remaining = 0  # subscribers that have not acknowledged it
         self.withheld = 0  # subscriptions that it is held for; its lifetime stands still
         self.inflight = 0  # acknowledgements on their way to the store
-        self.attempts: dict[Subscription, int] | None = None  # how often those have given it back who have
+        self.attempts: dict[TopicSubscription, int] | None = None  # how often those have given it back who have
         self.lifetime = 0  # seconds, 0 for no end
         self.ends = 0
         self.due = 0  # its key in the order of such ends
@@ -94,14 +94,14 @@ class Publication(Held):
         return range(self.first, self.first + self.count) if self.is_stored else range(0)
 
 
-class Reading(NamedTuple):
+class Outstanding(NamedTuple):
     """A publication that was handed out and is not acknowledged."""
 
     given: int  # messages that were handed out
     reader: Name  # the participant who got the last of them; a user without TOKEN can be several
 
 
-class Subscription(Held):
+class TopicSubscription(Lockable):
     """Who gets a topic's publications, and how far that one is."""
 
     __slots__ = (
@@ -136,13 +136,13 @@ class Subscription(Held):
         self.label = label  # by which that participant tells it apart; a durable one's is in its owner's TOKEN
         self.is_durable = name is None
         self.users: set[Name] = set()  # participants among whose topics it is
-        self.window: Window | None = None  # up to the position: what is held since the store was restored, or was
+        self.window: HeldWindow | None = None  # up to the position: what is held since the store was restored, or was
         self.position = 0  # all up to this order is done with, or was before its time; or is in the window
         self.acknowledged: Ranges = NONE  # behind the position, and done with as well
         self.cursor = 0  # the newest that was handed out
         self.again: list[int] = []  # older ones that are to be handed out again, a heap
         self.delayed = 0  # how many more are to be, once their delay is over
-        self.outstanding: dict[int, Reading] = {}  # by order
+        self.outstanding: dict[int, Outstanding] = {}  # by order
         self.last_committed = ""
         self.subscribed = 0
         self.active = 0
@@ -191,7 +191,7 @@ class Subscription(Held):
         if self.again and self.again[0] == order:
             heappop(self.again)
         self.cursor = max(self.cursor, order)
-        self.outstanding[order] = Reading(0, reader)
+        self.outstanding[order] = Outstanding(0, reader)
 
     def come_again(self, order: int) -> None:
         """Let what was given back be handed out again, before newer ones."""
@@ -246,8 +246,8 @@ class Topic:
         self.is_stored = has_store and attributes.store is Store.BROKER
         self.queue = str(TopicQueue(name))
         self.publications: SortedDict[int, Publication] = SortedDict()  # committed ones, by their order
-        self.subscribers: dict[str, Subscription] = {}
-        self.coming: dict[str, Subscription] = {}  # durable ones on their way to the store, or such as become durable
+        self.subscribers: dict[str, TopicSubscription] = {}
+        self.coming: dict[str, TopicSubscription] = {}  # on their way to the store, or becoming durable
         self.last_order = 0
         self.published = 0  # publications that were committed since the start
         self.ended = 0  # of those and of earlier ones: everybody has them, or their time was over
@@ -269,12 +269,12 @@ class Topic:
         """How long after its last use a durable subscription expires, microseconds; 0 for never."""
         return self.attributes.subscription_expiration or 0
 
-    def subscription_of(self, owner: Owner, name: Name, label: str) -> Subscription | None:
+    def subscription_of(self, owner: Owner, name: Name, label: str) -> TopicSubscription | None:
         """Return what a participant has subscribed for as long as it is there, else its user durably, here or not."""
         passing = self.subscribers.get(passing_key(name, label))
         return passing if passing is not None else self.subscribers.get(durable_key(owner, label))
 
-    def wanting(self, publication: Publication) -> Iterator[Subscription]:
+    def wanting(self, publication: Publication) -> Iterator[TopicSubscription]:
         return (each for each in self.subscribers.values() if each.wants(publication))
 
 
@@ -286,7 +286,7 @@ def passing_key(name: Name, label: str) -> str:
     return f"p{name[0]}\0{name[1]}\0{name[2]}{label}"
 
 
-def key_of(subscription: Subscription) -> str:
+def subscription_key(subscription: TopicSubscription) -> str:
     """Return under what its topic knows a subscription."""
     name = subscription.name
     return durable_key(subscription.owner) if name is None else passing_key(name, subscription.label)
@@ -306,23 +306,23 @@ class Past(NamedTuple):
 class Topics:
     """Topics, publications and subscriptions that are known."""
 
-    def __init__(self, attributes: Attributes, unused: Unused, *, has_store: bool) -> None:
+    def __init__(self, attributes: Attributes, unused: UnusedNames, *, has_store: bool) -> None:
         self._attributes = attributes
         self.unused = unused
         self._has_store = has_store
         self.topics: dict[str, Topic] = {}
         self.publications: dict[str, Publication] = {}
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, TopicSubscription] = {}
         self.uncommitted: dict[tuple[str, str], dict[str, Publication]] = {}  # by whose they are
-        self.lasting = Order()  # ends of stored publications and durable subscriptions, on the pseudo-clock
-        self.passing = Order()  # of others, on the second count
+        self.lasting = KeyedOrder()  # ends of stored publications and durable subscriptions, on the pseudo-clock
+        self.passing = KeyedOrder()  # of others, on the second count
         # The last ones that are gone, by topic and whose they were.
         self.past: OrderedDict[tuple[str, str, str], Past] = OrderedDict()
         self.is_ending = False  # some are on their way out
         # Heap: when, on the second count, which subscription has what again.
         self.later: list[tuple[int, str, int]] = []
         self.published: deque[Topic] = deque()  # have something for who waits
-        self.ready: deque[Subscription] = deque()  # may have: they could hand out nothing, or have got something back
+        self.ready: deque[TopicSubscription] = deque()  # may have: they had nothing, or got something back
         self.sweeping: deque[Topic] = deque()  # have publications that everybody has
 
     def topic(self, name: str) -> Topic:
@@ -403,23 +403,23 @@ class Topics:
             publication.due = 0
         self.unused.see_topic(publication.topic)
 
-    def _of(self, publication: Publication) -> Order:
+    def _of(self, publication: Publication) -> KeyedOrder:
         return self.lasting if publication.is_stored else self.passing
 
     # Subscriptions.
 
-    def end_of(self, subscription: Subscription, clocks: Clocks) -> int:
+    def end_of(self, subscription: TopicSubscription, clocks: Clocks) -> int:
         """Return when a subscription expires that is used now, on its clock."""
         if not subscription.is_durable:
             return ends(clocks.volatile, subscription.topic.attributes.subscriber_nonact)
         return ends(clocks.persistent, subscription.topic.subscription_expiration)
 
-    def renew(self, subscription: Subscription, clocks: Clocks) -> None:
+    def renew(self, subscription: TopicSubscription, clocks: Clocks) -> None:
         """Note that a subscription is used: when it expires now, and after how long."""
         subscription.ends = self.end_of(subscription, clocks)
         subscription.expiration = subscription.topic.subscription_expiration
 
-    def arm_subscription(self, subscription: Subscription) -> None:
+    def arm_subscription(self, subscription: TopicSubscription) -> None:
         """Let the subscription be looked at when it may have expired."""
         self.subscriptions[subscription.subscription_id] = subscription
         self._unarm(subscription)
@@ -427,23 +427,23 @@ class Topics:
         if subscription.due:
             self._of_subscription(subscription).add(subscription.due, int(subscription.subscription_id, 16))
 
-    def refuse(self, subscription: Subscription) -> None:
+    def refuse(self, subscription: TopicSubscription) -> None:
         """Note that a subscription that was on its way does not come, or does not become durable."""
         topic = subscription.topic
         topic.coming.pop(durable_key(subscription.owner), None)
         self.unused.see_topic(topic)
 
-    def disarm_subscription(self, subscription: Subscription) -> None:
+    def disarm_subscription(self, subscription: TopicSubscription) -> None:
         """Know a subscription no longer."""
         del self.subscriptions[subscription.subscription_id]
         self._unarm(subscription)
 
-    def _unarm(self, subscription: Subscription) -> None:
+    def _unarm(self, subscription: TopicSubscription) -> None:
         if subscription.due:
             self._of_subscription(subscription).remove(subscription.due, int(subscription.subscription_id, 16))
             subscription.due = 0
 
-    def _of_subscription(self, subscription: Subscription) -> Order:
+    def _of_subscription(self, subscription: TopicSubscription) -> KeyedOrder:
         return self.lasting if subscription.is_durable else self.passing
 
     def come_again(self, clock: int) -> None:
@@ -456,10 +456,10 @@ class Topics:
                 subscription.come_again(order)
                 self.ready.append(subscription)
 
-    def overdue(self, order: Order, clock: int) -> Iterator[Publication | Subscription]:
+    def overdue(self, order: KeyedOrder, clock: int) -> Iterator[Publication | TopicSubscription]:
         """Yield what is due; it may be changed meanwhile."""
         for number in [number for _, number in order.up_to(clock)]:
-            identifier = f"{number:016X}"
-            found = self.publications.get(identifier) or self.subscriptions.get(identifier)
+            name = identifier(number)
+            found = self.publications.get(name) or self.subscriptions.get(name)
             if found is not None:
                 yield found

@@ -82,7 +82,7 @@ def written(unit: UnitOfWork) -> Status:
     return ACCEPTED if unit.status is DELIVERED and not unit.has_status else unit.status
 
 
-def put(record: UowRecord) -> Put:
+def put_of_unit(record: UowRecord) -> Put:
     """Return the record to be written."""
     return Put(UOWS + record.uowid, UOW.encode(record))
 
@@ -128,7 +128,7 @@ def is_persistent(record: UowRecord) -> bool:
     return bool(record.flags & _PERSISTENT)
 
 
-def service_name(record: UowRecord) -> ServiceName:
+def service_of_record(record: UowRecord) -> ServiceName:
     """Return the service that the record's conversation is with."""
     if record.flags & _FROM_SERVER:
         return (record.sender_class, record.sender_server, record.sender_service)

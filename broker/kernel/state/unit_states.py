@@ -76,19 +76,19 @@ TIMEOUT, DISCARDED = Status.TIMEOUT, Status.DISCARDED
 COMPLETE = frozenset({BACKEDOUT, PROCESSED, CANCELLED, TIMEOUT, DISCARDED})
 
 # What a row says of the four variations, in the order of VARIATIONS.
-Row = tuple[Outcome, Outcome, Outcome, Outcome]
+OutcomeRow = tuple[Outcome, Outcome, Outcome, Outcome]
 
 
-def _stays(status: Status) -> Row:
+def _stays(status: Status) -> OutcomeRow:
     return (status, status, status, status)
 
 
-def _ends(status: Status) -> Row:
+def _ends(status: Status) -> OutcomeRow:
     """The status is all that is left, where it is persistent."""
     return (status, GONE, status, GONE)
 
 
-TRANSITIONS: Mapping[tuple[Status, Event], Row] = {
+TRANSITIONS: Mapping[tuple[Status, Event], OutcomeRow] = {
     (RECEIVED, Event.SEND): _stays(RECEIVED),
     (RECEIVED, Event.COMMIT): _stays(ACCEPTED),
     (RECEIVED, Event.BACKOUT): _ends(BACKEDOUT),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # they import this
 NAMES_KEPT = 1000  # services, and topics, that stay though nothing of them is left; some 6 KB each
 
 
-class Unused:
+class UnusedNames:
     """What may have become unused with an input, and what was counted of that which is forgotten."""
 
     def __init__(self) -> None:

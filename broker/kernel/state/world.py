@@ -13,26 +13,26 @@ from typing import Any
 from oms_journal.broker.answers import Physical
 from oms_journal.broker.attributes.attributes import Attributes, BrokerAttributes, ServiceAttributes
 from oms_journal.broker.block import Reply, Request, ServiceName
-from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.durations import NO, YES, Clocks, wait
+from oms_journal.broker.codes import BrokerError, Code, refuse
+from oms_journal.broker.durations import NO, YES, Clocks, parse_wait
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
-from oms_journal.broker.kernel.state.decision import Decision, Held, Joint, Leaver
+from oms_journal.broker.kernel.state.decision import Decision, DecisionMaker, JointDecision, Lockable
 from oms_journal.broker.kernel.state.effects import Answer, Body, Call, Effect, Level, Log
-from oms_journal.broker.kernel.state.participant import Parked, Parking, Participant, name_of
+from oms_journal.broker.kernel.state.participant import Participant, WaitingCall, WaitingCalls, name_of
 from oms_journal.broker.kernel.state.producers import Producers
-from oms_journal.broker.kernel.state.service import Rank, Service, Waiting
+from oms_journal.broker.kernel.state.service import Rank, Service, WaitingConversations
 from oms_journal.broker.kernel.state.topics import Topics
 from oms_journal.broker.kernel.state.unit import Name, Owner, UnitOfWork
 from oms_journal.broker.kernel.state.unit_states import POSTPONED
-from oms_journal.broker.kernel.state.unused_names import Unused, stays
-from oms_journal.broker.kernel.tables.dormant_units import Person, Units
-from oms_journal.broker.kernel.tables.hold import Withheld
-from oms_journal.broker.kernel.tables.order import Order
+from oms_journal.broker.kernel.state.unused_names import UnusedNames, stays
+from oms_journal.broker.kernel.tables.dormant_units import DormantUnits, Person
+from oms_journal.broker.kernel.tables.hold import Hold
+from oms_journal.broker.kernel.tables.order import KeyedOrder
 from oms_journal.broker.kernel.tables.remembered import Remembered
-from oms_journal.broker.records import HeldRecord, PublicationRecord, SubscriptionRecord
+from oms_journal.broker.records import HeldRecord, PublicationRecord, SubscriptionRecord, identifier
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.master import Identifiers
-from oms_journal.broker.store.report import Reported
+from oms_journal.broker.store.report import ReportLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +54,15 @@ class Restored:
     has_store: bool = True
     clock: int = 0  # the pseudo-clock as it was written last, microseconds
     highest: int = 0  # no message had a higher number
-    units: Units = field(default_factory=Units)
+    units: DormantUnits = field(default_factory=DormantUnits)
     lines: Sequence[Line] = ()
     senders: Mapping[Person, int] = field(default_factory=dict)  # how many units of work of theirs wait
     subscriptions: Sequence[SubscriptionRecord] = ()
     publications: Sequence[PublicationRecord] = ()
-    withheld: Withheld = field(default_factory=Withheld)  # units of work that are held
+    withheld: Hold = field(default_factory=Hold)  # units of work that are held
     held: Mapping[str, HeldRecord] = field(default_factory=dict)  # publications, by the subscription's identifier
     lost: Sequence[str] = ()  # keys whose values are damaged
-    reported: Sequence[Reported] = ()  # records that the restart has dropped
+    reported: Sequence[ReportLine] = ()  # records that the restart has dropped
     remembered: Remembered = field(default_factory=Remembered)  # producers' identifiers
 
 
@@ -104,17 +104,17 @@ class Dues:
         self.is_clock_pending = False  # it is being written
         self.is_ending = False  # units of work whose time is over are on their way out
         self.is_untold = False  # the store is to be told with the next tick what it has not heard of
-        self.lasting = Order()  # units of work on the pseudo-clock
-        self.passing = Order()  # those that no restart keeps, on the second count
-        self.conversations = Order()
-        self.participants = Order()
+        self.lasting = KeyedOrder()  # units of work on the pseudo-clock
+        self.passing = KeyedOrder()  # those that no restart keeps, on the second count
+        self.conversations = KeyedOrder()
+        self.participants = KeyedOrder()
         self.received = 0  # units of work that are being received, and have a lifetime on the pseudo-clock
 
 
 class World:
     """The kernel's state. Changed by an input at a time."""
 
-    joint: Joint | None = None  # while calls are decided together
+    joint: JointDecision | None = None  # while calls are decided together
     late = 0  # microseconds since a tick has set the clocks
 
     def __init__(self, attributes: Attributes, restored: Restored, identifiers: Identifiers) -> None:
@@ -137,9 +137,9 @@ class World:
         self.active: dict[str, UnitOfWork] = {}  # units of work that are awake, by UOWID
         self.active_count = 0  # with those that are asleep
         self.talk_count = 0  # conversations, likewise
-        self.instances: dict[tuple[Name, ServiceName], Waiting] = {}  # what waits for a server instance
+        self.instances: dict[tuple[Name, ServiceName], WaitingConversations] = {}  # what waits for a server instance
         self.beginning: dict[str, Conversation] = {}  # those of the first, as long as they are on their way
-        self.parking, self.unused = Parking(), Unused()
+        self.parking, self.unused = WaitingCalls(), UnusedNames()
         self.topics = Topics(attributes, self.unused, has_store=restored.has_store)
 
         self.dues = Dues(restored.clock)
@@ -152,16 +152,16 @@ class World:
         self.pending: dict[int, Decision] = {}  # on their way to the store, by ticket
 
         self.unwritten: dict[str, Changes] = {}  # by UOWID: what the store has not heard of: it was not there, or full
-        self.holds: dict[str, Held] = {}  # statuses that are being deleted, by UOWID
+        self.holds: dict[str, Lockable] = {}  # statuses that are being deleted, by UOWID
 
         self.refusals: Counter[Code] = Counter()  # calls that were refused since the start, by code
         self.notes: list[str] = []  # for the log, with the next effects
         self.effects: list[Effect] = []
         self.touched: deque[Conversation] = deque()  # may have something for who waits, or may go to sleep
-        self.released: deque[Held] = deque()  # are no longer on their way to the store
+        self.released: deque[Lockable] = deque()  # are no longer on their way to the store
         self.producers, self.remembered = Producers(self.released), restored.remembered
         self.quiescing = 0  # servers that deregister when their last conversation is done
-        self.leaving: deque[Leaver] = deque()  # wanted to go away, and can now
+        self.leaving: deque[DecisionMaker] = deque()  # wanted to go away, and can now
         self.stayed: deque[Participant] = deque()  # were going away, and are where they were unless they have gone
 
     @property
@@ -254,10 +254,10 @@ class World:
         if found is None:
             if "" in name:
                 text = "CLASS, SERVER and SERVICE have to be said"
-                raise BrokerError(Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, text))
+                raise refuse(Code.INVALID_SERVICE_NAME, text)
             attributes = self.attributes.service(*name)
             if attributes is None:
-                raise BrokerError(Code.SERVICE_UNDEFINED, detailed(Code.SERVICE_UNDEFINED, "/".join(name)))
+                raise refuse(Code.SERVICE_UNDEFINED, "/".join(name))
             is_defined = (attributes.server_class, attributes.server_name, attributes.service) == name
             found = Service(name, attributes, is_lasting=stays(len(self.services), is_defined=is_defined))
             self.services[name] = found
@@ -273,11 +273,11 @@ class World:
             found = self.services[name] = Service(name, undefined(self.attributes.broker, name))
             return found
 
-    def waiting_for(self, server: Name, service: Service) -> Waiting:
+    def waiting_for(self, server: Name, service: Service) -> WaitingConversations:
         """Return where conversations wait that are bound to a server instance."""
         found = self.instances.get((server, service.name))
         if found is None:
-            found = self.instances[server, service.name] = Waiting()
+            found = self.instances[server, service.name] = WaitingConversations()
         return found
 
     def enter(self, conversation: Conversation) -> None:
@@ -322,7 +322,7 @@ class World:
 
     def after(self, number: int) -> int:
         """Return the newest message that was durable before a conversation without a number of its own."""
-        return self.conversations[f"{number:016X}"].after
+        return self.conversations[identifier(number)].after
 
     def rise(self, unit: UnitOfWork) -> None:
         """Let a unit of work be awake."""
@@ -385,16 +385,16 @@ class World:
         """Return what time it is for the unit."""
         return self.clocks.persistent if unit.is_lasting else self.clocks.volatile
 
-    def _dues_of(self, unit: UnitOfWork) -> Order:
+    def _dues_of(self, unit: UnitOfWork) -> KeyedOrder:
         return self.dues.lasting if unit.is_lasting else self.dues.passing
 
 
 def park(world: World, call: Call, participant: Participant, ranks: Sequence[Rank], places: Sequence[Hashable]) -> bool:
     """Let the call wait as long as it says; False when it does not want to."""
-    waiting = wait(call.request.wait)
+    waiting = parse_wait(call.request.wait)
     if waiting is NO:
         return False
-    parked = Parked(call, participant, ranks, places)
+    parked = WaitingCall(call, participant, ranks, places)
     if waiting is YES:
         waiting = nonact_of(world, participant)
     assert isinstance(waiting, int), "NO and YES are done"

@@ -16,13 +16,24 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oms_journal.broker.kernel.tables.hold import is_withheld, withheld_rows
-from oms_journal.broker.kernel.tables.order import Order
+from oms_journal.broker.block import ServiceName
+from oms_journal.broker.kernel.tables.hold import is_held, withheld_rows
+from oms_journal.broker.kernel.tables.order import KeyedOrder
 from oms_journal.broker.kernel.tables.packed_rows import Matrix, PackedRows
-from oms_journal.broker.records import UOW, Flag, Heads, RecordError, Status, UowRecord, encode_texts, identifier
+from oms_journal.broker.records import (
+    UOW,
+    Flag,
+    Heads,
+    RecordError,
+    Status,
+    UowRecord,
+    decode_shared_texts,
+    encode_texts,
+    identifier,
+)
 
 
-class Shared:
+class SharedTexts:
     """Texts, and how many rows have each. A place is used again when no row has its text any more."""
 
     def __init__(self) -> None:
@@ -95,11 +106,10 @@ def split(value: bytes) -> tuple[bytes, bytes, bytes]:
     return value[:HEAD], value[HEAD:end], value[end:]
 
 
-Service = tuple[str, str, str]  # CLASS, SERVER, SERVICE
 Person = tuple[str, str]  # USER-ID and TOKEN
 WAITING = frozenset({Status.ACCEPTED, Status.POSTPONED})
 _SHARED = slice(HEAD, HEAD + 4)  # of a row: the place of its parties
-Columns = Mapping[str, npt.NDArray[np.uint64]]
+NumberColumns = Mapping[str, npt.NDArray[np.uint64]]
 
 
 def _slice(name: str) -> slice:
@@ -124,7 +134,7 @@ _NONE = Count()
 Loose = UowRecord | bytes  # what is not packed: a record, or its value
 
 
-class Wanted(NamedTuple):
+class RowFilter(NamedTuple):
     """What is wanted of many at once; None: whatever it is."""
 
     statuses: Collection[int] | None = None
@@ -135,9 +145,9 @@ class Parties(NamedTuple):
     """Who sends and who receives a unit of work; the service stands with the one who offers it."""
 
     sender: Person
-    offered_by_sender: Service
+    offered_by_sender: ServiceName
     receiver: Person
-    offered_by_receiver: Service
+    offered_by_receiver: ServiceName
 
     @classmethod
     def of(cls, record: UowRecord) -> "Parties":
@@ -151,20 +161,15 @@ class Parties(NamedTuple):
     @classmethod
     def read(cls, text: bytes) -> "Parties":
         """Return the parties from the bytes that records have in common. RecordError."""
-        found, at = [], 0
         try:
-            while at < len(text):
-                end = at + 1 + text[at]
-                found.append(text[at + 1 : end].decode())
-                at = end
+            user, token, *offered = decode_shared_texts(text, UOW.shared_texts)
         except UnicodeDecodeError as failure:
             raise RecordError(f"a UOW record with an unreadable party: {failure}") from None
-        if at != len(text) or len(found) != UOW.shared_texts:
-            raise RecordError("a UOW record whose parties are not as long as their extent")
-        user, token, *offered = found
+        except (ValueError, IndexError):
+            raise RecordError("a UOW record whose parties are not as long as their extent") from None
         return cls((user, token), _service(offered[:3]), (offered[3], offered[4]), _service(offered[5:]))
 
-    def service(self, *, is_reply: bool) -> Service:
+    def service(self, *, is_reply: bool) -> ServiceName:
         return self.offered_by_sender if is_reply else self.offered_by_receiver
 
     def instance(self, *, is_reply: bool) -> Person:
@@ -172,27 +177,27 @@ class Parties(NamedTuple):
         return self.sender if is_reply else self.receiver
 
 
-def opened(loose: Loose) -> UowRecord:
+def decode_loose(loose: Loose) -> UowRecord:
     """Return the record that has not been packed yet."""
     return UOW.decode(loose) if isinstance(loose, bytes) else loose
 
 
-def _service(names: Sequence[str]) -> Service:
+def _service(names: Sequence[str]) -> ServiceName:
     server_class, server_name, service = names
     return server_class, server_name, service
 
 
-class Units:
+class DormantUnits:
     """Units of work asleep, under their UOWIDs. Does not lock: its owner does."""
 
     def __init__(self, held_up_to: int = 0) -> None:
         """`held_up_to` is up to which message number what waits may be held, and then comes to no end."""
         self._held_up_to = held_up_to
         self._rows = PackedRows(self._encode)
-        self._shared = Shared()
-        self._conversations = Order()  # UOWIDs by CONV-ID
-        self._dues = Order()  # UOWIDs by when they have to be looked at
-        self._waiting: dict[Service, Count] = {}
+        self._shared = SharedTexts()
+        self._conversations = KeyedOrder()  # UOWIDs by CONV-ID
+        self._dues = KeyedOrder()  # UOWIDs by when they have to be looked at
+        self._waiting: dict[ServiceName, Count] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -237,7 +242,7 @@ class Units:
         if record.status in WAITING:
             self._count_one(record, 1)
 
-    def add_waiting(self, value: bytes, numbers: tuple[int, int, int], service: Service, size: int) -> None:
+    def add_waiting(self, value: bytes, numbers: tuple[int, int, int], service: ServiceName, size: int) -> None:
         """Put a unit of work of one message to sleep, which is ACCEPTED, as the value of its record.
 
         `numbers` are those of its identifier and its conversation's, and when its lifetime is over.
@@ -274,7 +279,7 @@ class Units:
         if found is None:
             return None
         if isinstance(found, UowRecord | bytes):
-            return opened(found)
+            return decode_loose(found)
         row, texts = found
         return UOW.decode(value_of(row[:HEAD], self._shared.texts[_place(row)], texts))
 
@@ -333,7 +338,7 @@ class Units:
         """Return where the parties are that are wanted, to be asked for with `behind`."""
         return [place for place, text in self._shared.used() if is_wanted(Parties.read(text))]
 
-    def behind(self, number: int, wanted: Wanted, limit: int) -> tuple[list[UowRecord], int | None]:
+    def behind(self, number: int, wanted: RowFilter, limit: int) -> tuple[list[UowRecord], int | None]:
         """Return some of the wanted records behind a UOWID, in order, and up to which UOWID has been looked.
 
         That is None when there are no more. Looks at a block of packed ones at most, and makes as many as the limit. Of
@@ -363,7 +368,7 @@ class Units:
         """Return what is not packed yet, a few thousand at most."""
         return self._rows.loose()
 
-    def columns_behind(self, number: int, names: Sequence[str]) -> "tuple[Columns, int | None]":
+    def columns_behind(self, number: int, names: Sequence[str]) -> "tuple[NumberColumns, int | None]":
         """Return fields of the head of a thousand packed records behind a UOWID, and up to which; None: no more.
 
         `parties` is where they are, for `parties_at`.
@@ -388,13 +393,13 @@ class Units:
                 break
         return found
 
-    def counts(self) -> Mapping[Service, Count]:
+    def counts(self) -> Mapping[ServiceName, Count]:
         """Return how much waits for every service, in either direction."""
         return self._waiting
 
     def _due(self, record: UowRecord) -> int:
         """Return when on the pseudo-clock the unit has to be looked at, 0 for never."""
-        if is_withheld(record, self._held_up_to):
+        if is_held(record, self._held_up_to):
             return 0
         is_delayed = record.status is Status.ACCEPTED and record.back and (not record.ends or record.back < record.ends)
         return record.back if is_delayed or record.status is Status.POSTPONED else record.ends
@@ -403,7 +408,7 @@ class Units:
         service = Parties.of(record).service(is_reply=bool(record.flags & Flag.FROM_SERVER))
         self._count(service, sign, sign * record.messages, sign * record.size)
 
-    def _count(self, service: Service, units: int, messages: int, size: int) -> None:
+    def _count(self, service: ServiceName, units: int, messages: int, size: int) -> None:
         had_units, had_messages, had_size = self._waiting.get(service, _NONE)
         if had_units + units:
             self._waiting[service] = Count(had_units + units, had_messages + messages, had_size + size)
@@ -437,16 +442,16 @@ def _dues(heads: Heads) -> npt.NDArray[np.uint64]:
     return np.where(is_delayed | (heads["status"] == Status.POSTPONED), backs, ends)
 
 
-def _ordered(keys: npt.NDArray[np.uint64], numbers: npt.NDArray[np.uint64]) -> Order:
+def _ordered(keys: npt.NDArray[np.uint64], numbers: npt.NDArray[np.uint64]) -> KeyedOrder:
     """Return ascending numbers by their keys."""
     if (keys[1:] < keys[:-1]).any():
         order = np.argsort(keys, kind="stable")
         keys, numbers = keys[order], numbers[order]
-    return Order(column_of(keys), column_of(numbers))
+    return KeyedOrder(column_of(keys), column_of(numbers))
 
 
 def column_of(values: npt.NDArray[np.uint64]) -> "array[int]":
-    """Return a column of numbers as what `Order` keeps."""
+    """Return a column of numbers as what `KeyedOrder` keeps."""
     column = array("Q")
     column.frombytes(np.ascontiguousarray(values, "=u8").tobytes())
     return column

@@ -17,16 +17,16 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from oms_journal.broker.block import ServiceName
 from oms_journal.broker.kernel.tables.ranges import NONE, Ordered, Ranges
 from oms_journal.broker.records import Flag, Heads, HeldRecord, HoldRecord, Status, UowRecord
 
-Service = tuple[str, str, str]  # CLASS, SERVER, SERVICE
 NO_HOLD = HoldRecord(0, 0, 0)
 _WAITING = frozenset({Status.ACCEPTED, Status.POSTPONED})
 _RELEASED = int(Flag.RELEASED)
 
 
-def is_withheld(record: UowRecord, last: int) -> bool:
+def is_held(record: UowRecord, last: int) -> bool:
     """Say whether a unit of work is held where messages up to this number are."""
     return 0 < record.first <= last and not record.flags & _RELEASED and record.status in _WAITING
 
@@ -39,7 +39,7 @@ def withheld_rows(heads: Heads, last: int) -> npt.NDArray[np.bool_]:
     return found
 
 
-class Window:
+class HeldWindow:
     """What of a topic is held for one durable subscription, or was and is not acknowledged. Never changed."""
 
     __slots__ = ("done", "last", "low", "released", "singles")
@@ -72,7 +72,7 @@ class Window:
         """Say whether any of them is held."""
         return self._first(publications, max(self.low, self.released), self.done, self.singles) is not None
 
-    def without(self, orders: Iterable[int], publications: Ordered, gone: Collection[int] = ()) -> "Window | None":
+    def without(self, orders: Iterable[int], publications: Ordered, gone: Collection[int] = ()) -> "HeldWindow | None":
         """Return what is left once these are done with; None for nothing. It is at most one number longer for each.
 
         Those that are gone from the store with it take no number: nobody asks for them again.
@@ -88,7 +88,7 @@ class Window:
         noted = self.done.adding((order for order in new if order not in gone), publications) if gone else done
         return self._with(low=low, done=noted.behind(low), singles=self.singles.behind(low).without(noted))
 
-    def releasing(self, orders: Iterable[int] | None, publications: Ordered) -> "Window":
+    def releasing(self, orders: Iterable[int] | None, publications: Ordered) -> "HeldWindow":
         """Return what it is once these are held no longer, or none is; up to the first that is, one number says so."""
         if orders is None:
             return self._with(released=self.last, singles=NONE)
@@ -97,7 +97,7 @@ class Window:
         released = self.last if held is None else held - 1
         return self._with(released=released, singles=singles.behind(released))
 
-    def joined(self, publications: Ordered) -> "Window":
+    def joined(self, publications: Ordered) -> "HeldWindow":
         """Return it as it takes the least room."""
         return self._with(done=self.done.joined(publications), singles=self.singles.joined(publications))
 
@@ -110,9 +110,9 @@ class Window:
                 return keys[at]
         return None
 
-    def _with(self, **changed: object) -> "Window":
-        other = Window.__new__(Window)
-        for name in Window.__slots__:
+    def _with(self, **changed: object) -> "HeldWindow":
+        other = HeldWindow.__new__(HeldWindow)
+        for name in HeldWindow.__slots__:
             setattr(other, name, changed.get(name, getattr(self, name)))
         return other
 
@@ -127,10 +127,10 @@ class Window:
         return HeldRecord(subscription_id, self.low, self.last, self.released, self.done.size, numbers)
 
 
-class Withheld:
+class Hold:
     """What is held of a broker's store: since when, up to which message number, and how much of it there still is."""
 
-    def __init__(self, record: HoldRecord | None = None, units: Mapping[Service, int] | None = None) -> None:
+    def __init__(self, record: HoldRecord | None = None, units: Mapping[ServiceName, int] | None = None) -> None:
         self.record = record or NO_HOLD
         self.units = Counter(units or {})  # held units of work, by service
         self.publications = 0  # held ones, each counted for every subscription that it is held for
@@ -147,9 +147,9 @@ class Withheld:
 
     def has(self, record: UowRecord) -> bool:
         """Say whether a unit of work is held."""
-        return is_withheld(record, self.record.last)
+        return is_held(record, self.record.last)
 
-    def one_less(self, service: Service) -> None:
+    def one_less(self, service: ServiceName) -> None:
         """Count a unit of work that is released, or complete."""
         self.units[service] -= 1
         if not self.units[service]:

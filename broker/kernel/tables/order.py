@@ -11,7 +11,7 @@ from collections.abc import Iterator
 BLOCK_ENTRIES_MAX = 512
 
 
-class Order:
+class KeyedOrder:
     """Numbers, each under a key, ascending."""
 
     __slots__ = ("_count", "_firsts", "_highest", "_keys", "_numbers")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from heapq import heappush
 
 from oms_journal.broker.block import NEW, Option, Reception, Reply, Request
-from oms_journal.broker.codes import BrokerError, Code, about_publication, detailed
+from oms_journal.broker.codes import BrokerError, Code, about_publication, refuse
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import Answer, Body, Call, Expect, Stored
@@ -23,13 +23,13 @@ from oms_journal.broker.kernel.state.participant import Participant, with_subscr
 from oms_journal.broker.kernel.state.redelivery import delay
 from oms_journal.broker.kernel.state.tickets import NO_STORE, decide
 from oms_journal.broker.kernel.state.topics import (
+    Outstanding,
     Publication,
-    Reading,
-    Subscription,
     Topic,
+    TopicSubscription,
     durable_key,
-    key_of,
     passing_key,
+    subscription_key,
 )
 from oms_journal.broker.kernel.state.world import World, park
 from oms_journal.broker.kernel.topics.publish import (
@@ -37,15 +37,15 @@ from oms_journal.broker.kernel.topics.publish import (
     check_enabled,
     commit_publication,
     drop_all_uncommitted,
+    reply_of_publication,
     set_user_status,
     show_last,
     show_past,
-    shown,
 )
 from oms_journal.broker.kernel.topics.removal import (
     decide_end,
     end_subscription,
-    forget,
+    forget_publication,
     leave,
     one_less,
     put_subscription,
@@ -54,9 +54,9 @@ from oms_journal.broker.kernel.topics.removal import (
     subscription_record,
     window_changes,
 )
-from oms_journal.broker.kernel.topics.subscribe import begin_subscription, make_durable, new_subscription
+from oms_journal.broker.kernel.topics.subscribe import begin_subscription, make_subscription_durable, new_subscription
 from oms_journal.broker.records import Status
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.store.changes import Changes, merge
 
 _NOT_RECEIVED = "you are not receiving one of this PUBLICATION-ID; with NEW you receive the next one"
 _NOT_SETTLED = "{} is for its publisher while it is RECEIVED, and for a subscriber who is receiving it"
@@ -70,9 +70,7 @@ def subscribe(world: World, call: Call, participant: Participant) -> None:
         raise BrokerError(Code.SUBSCRIBE_NOT_ALLOWED)
     is_durable = call.request.option is Option.DURABLE
     if is_durable and not topic.attributes.allow_durable:
-        raise BrokerError(
-            Code.SUBSCRIBE_NOT_ALLOWED, detailed(Code.SUBSCRIBE_NOT_ALLOWED, f"{topic.name} does not allow DURABLE")
-        )
+        raise refuse(Code.SUBSCRIBE_NOT_ALLOWED, f"{topic.name} does not allow DURABLE")
     if is_durable and world.attributes.broker.subscriber_store != "PSTORE":
         raise BrokerError(Code.DURABLE_WITHOUT_STORE)
     label = call.request.subscription
@@ -89,18 +87,18 @@ def subscribe(world: World, call: Call, participant: Participant) -> None:
         _use(participant, subscription)
         world.answer(call.handle, Reply(topic=topic.name))
 
-    begin = begin_subscription if known is None else make_durable
+    begin = begin_subscription if known is None else make_subscription_durable
     begin(world, subscription, Decision(apply, (), call.handle, participant, Code.DURABLE_WITHOUT_STORE))
 
 
-def _new(world: World, topic: Topic, participant: Participant, request: Request) -> Subscription:
+def _new(world: World, topic: Topic, participant: Participant, request: Request) -> TopicSubscription:
     owner, label = participant.owner, request.subscription
     if request.option is Option.DURABLE:
         return new_subscription(world, topic, world.owner(owner.user, owner.token + label), None)
     return new_subscription(world, topic, owner, participant.name, label)
 
 
-def _settled(topic: Topic, participant: Participant, label: str) -> Subscription | None:
+def _settled(topic: Topic, participant: Participant, label: str) -> TopicSubscription | None:
     """Return what the caller has subscribed; Busy while something about it is on its way to the store.
 
     So is one that is not there yet: a call that was made behind its SUBSCRIBE counts for it.
@@ -113,7 +111,7 @@ def _settled(topic: Topic, participant: Participant, label: str) -> Subscription
     return found
 
 
-def _replaced(world: World, participant: Participant, subscription: Subscription) -> Subscription:
+def _replaced(world: World, participant: Participant, subscription: TopicSubscription) -> TopicSubscription:
     """Return the durable subscription that the caller's user has from elsewhere, in the place of its own; else that."""
     topic, key = subscription.topic, durable_key(participant.owner, subscription.label)
     durable = topic.coming.get(key) or topic.subscribers.get(key)
@@ -140,7 +138,7 @@ def unsubscribe(world: World, call: Call, participant: Participant) -> None:
     decide_end(world, subscription, Decision(apply, (), call.handle, participant, Code.DURABLE_WITHOUT_STORE))
 
 
-def _own(world: World, topic: Topic, participant: Participant, label: str) -> Subscription:
+def _own(world: World, topic: Topic, participant: Participant, label: str) -> TopicSubscription:
     """Return the caller's subscription; Busy while something about it is on its way."""
     found = _settled(topic, participant, label)
     if found is None:
@@ -151,14 +149,14 @@ def _own(world: World, topic: Topic, participant: Participant, label: str) -> Su
     return found
 
 
-def _use(participant: Participant, subscription: Subscription) -> None:
+def _use(participant: Participant, subscription: TopicSubscription) -> None:
     """Let its topic be among the participant's, until one of both is no more."""
     topic = subscription.topic
     participant.topics[topic.name, subscription.label_of(participant.owner)] = topic
     subscription.users.add(participant.name)
 
 
-def _renew(world: World, subscription: Subscription) -> None:
+def _renew(world: World, subscription: TopicSubscription) -> None:
     """Note that a subscription is used."""
     subscription.active = world.now
     world.topics.renew(subscription, world.present)
@@ -181,7 +179,7 @@ def receive_publication(world: World, call: Call, participant: Participant) -> N
             raise about_publication(Code.UOW_NOT_FOUND, _NOT_RECEIVED)
         if subscription.outstanding[publication.order].given >= publication.count:
             raise about_publication(Code.END_OF_UOW)
-        hand_out(world, call, participant, subscription, publication)
+        hand_out_publication(world, call, participant, subscription, publication)
         return
     subscription = _own(world, world.topics.topic(request.topic), participant, request.subscription)
     done = _read(subscription, participant) if subscription.topic.attributes.auto_commit_for_subscriber else []
@@ -195,48 +193,48 @@ def receive_publication(world: World, call: Call, participant: Participant) -> N
         except BrokerError as refusal:
             world.refuse(call.handle, refusal.code, refusal.text)
 
-    Acknowledging(world, subscription, done).decide(call, participant, go_on)
+    Acknowledgement(world, subscription, done).decide(call, participant, go_on)
 
 
-def _read(subscription: Subscription, participant: Participant) -> list[Publication]:
+def _read(subscription: TopicSubscription, participant: Participant) -> list[Publication]:
     """Return the publications that were handed out to the participant, to their end."""
     name, publications = participant.name, subscription.topic.publications
     found = ((publications.get(order), reading) for order, reading in subscription.outstanding.items())
     return [each for each, (given, reader) in found if each is not None and reader == name and given >= each.count]
 
 
-def _receive_or_wait(world: World, call: Call, participant: Participant, subscription: Subscription) -> None:
+def _receive_or_wait(world: World, call: Call, participant: Participant, subscription: TopicSubscription) -> None:
     if receive_next(world, call, participant, subscription):
         return
     if not park(world, call, participant, (), [with_subscription(subscription)]):
         raise about_publication(Code.NO_UOWS)
 
 
-def receive_next(world: World, call: Call, participant: Participant, subscription: Subscription) -> bool:
+def receive_next(world: World, call: Call, participant: Participant, subscription: TopicSubscription) -> bool:
     """Hand out the first message of the next publication; False when there is none."""
     publication = subscription.next()
     if publication is None:
         return False
     if publication.is_stored and publication.messages is None and not world.is_store_up:
-        raise BrokerError(Code.DURABLE_WITHOUT_STORE, detailed(Code.DURABLE_WITHOUT_STORE, NO_STORE))
+        raise refuse(Code.DURABLE_WITHOUT_STORE, NO_STORE)
     subscription.begin(publication.order, participant.name)
-    hand_out(world, call, participant, subscription, publication)
+    hand_out_publication(world, call, participant, subscription, publication)
     return True
 
 
-def hand_out(
-    world: World, call: Call, participant: Participant, subscription: Subscription, publication: Publication
+def hand_out_publication(
+    world: World, call: Call, participant: Participant, subscription: TopicSubscription, publication: Publication
 ) -> None:
     at = subscription.outstanding[publication.order].given
     body: Body
     if publication.messages is None:
         if not world.is_store_up:
-            raise BrokerError(Code.DURABLE_WITHOUT_STORE, detailed(Code.DURABLE_WITHOUT_STORE, NO_STORE))
+            raise refuse(Code.DURABLE_WITHOUT_STORE, NO_STORE)
         body, properties = Stored(publication.first + at), None
     else:
         body, properties = publication.messages[at].payload, publication.messages[at].properties
-    subscription.outstanding[publication.order] = Reading(at + 1, participant.name)
-    reply = shown(publication)
+    subscription.outstanding[publication.order] = Outstanding(at + 1, participant.name)
+    reply = reply_of_publication(publication)
     if publication.count == 1:
         reply.uow_status = Reception.RECV_ONLY
     elif not at:
@@ -252,9 +250,9 @@ def serve_subscribers(world: World, topic: Topic) -> None:
         serve_subscriber(world, subscription)
 
 
-def serve_subscriber(world: World, subscription: Subscription) -> None:
+def serve_subscriber(world: World, subscription: TopicSubscription) -> None:
     """Give who waits with a subscription what there is for it, unless it has ended."""
-    if subscription.topic.subscribers.get(key_of(subscription)) is not subscription:
+    if subscription.topic.subscribers.get(subscription_key(subscription)) is not subscription:
         return
     for parked in world.parking.at(with_subscription(subscription)):
         if subscription.is_pending or subscription.next() is None:
@@ -291,7 +289,7 @@ def control_publication(world: World, call: Call, participant: Participant) -> N
     if request.option is Option.QUERY:
         if not is_own:
             raise about_publication(Code.NOT_THE_CREATOR)
-        world.answer(call.handle, shown(publication))
+        world.answer(call.handle, reply_of_publication(publication))
         return
     if is_own and publication.status is Status.RECEIVED:
         if request.option is Option.COMMIT:
@@ -309,23 +307,23 @@ def _by_subscriber(world: World, call: Call, participant: Participant, publicati
         code = Code.WRONG_STATUS if is_own or subscription is not None else Code.NOT_THE_CREATOR
         raise about_publication(code, _NOT_SETTLED.format(Option(call.request.option).name))
     if call.request.option is Option.BACKOUT:
-        give_back(world, subscription, publication.order, is_counted=not call.request.is_untried)
-        world.answer(call.handle, shown(publication))
+        give_back_publication(world, subscription, publication.order, is_counted=not call.request.is_untried)
+        world.answer(call.handle, reply_of_publication(publication))
         return
     if world.joint is not None:
         world.joint.acknowledged.setdefault(subscription, []).append(publication)
         return
-    reply = shown(publication)
+    reply = reply_of_publication(publication)
     reply.uow_status = Status.PROCESSED
-    Acknowledging(world, subscription, [publication]).decide(
+    Acknowledgement(world, subscription, [publication]).decide(
         call, participant, lambda: world.answer(call.handle, reply)
     )
 
 
-class Acknowledging:
+class Acknowledgement:
     """Publications that a subscriber is done with; the last one who is removes it. Busy where one may be gone."""
 
-    def __init__(self, world: World, subscription: Subscription, publications: list[Publication]) -> None:
+    def __init__(self, world: World, subscription: TopicSubscription, publications: list[Publication]) -> None:
         self._world = world
         self._subscription = subscription
         self._publications = publications
@@ -365,7 +363,7 @@ class Acknowledging:
                 expiration=subscription.topic.subscription_expiration // MICROSECONDS,
             )
             parts += [Changes(puts=[put_subscription(record)]), window_changes(subscription, self._window)]
-        return together(parts)
+        return merge(parts)
 
     def _apply(self) -> None:
         world, subscription = self._world, self._subscription
@@ -380,7 +378,7 @@ class Acknowledging:
                 publication.attempts.pop(subscription, None)
             if publication in self._last:
                 publication.remaining = 0
-                forget(world, publication, Status.PROCESSED)
+                forget_publication(world, publication, Status.PROCESSED)
             elif publication.status is Status.ACCEPTED:
                 one_less(world, publication)
         world.topics.ready.append(subscription)  # it may have been too far ahead for the next one
@@ -391,7 +389,9 @@ class Acknowledging:
         stay(self._world, self._last)
 
 
-def give_back(world: World, subscription: Subscription, order: int, *, is_counted: bool = True) -> None:
+def give_back_publication(
+    world: World, subscription: TopicSubscription, order: int, *, is_counted: bool = True
+) -> None:
     """Let a publication be handed out again: at once the first time, and then after a delay that grows.
 
     It is not counted over a restart, and nothing ends it but its lifetime: others may have it as well.
@@ -446,4 +446,4 @@ def _take_back_publications(world: World, participant: Participant, *, is_untrie
         durable = topic.subscribers.get(durable_key(participant.owner, label))
         if durable is not None:
             for place, order in enumerate(durable.of_reader(participant.name)):
-                give_back(world, durable, order, is_counted=not place and not is_untried)
+                give_back_publication(world, durable, order, is_counted=not place and not is_untried)

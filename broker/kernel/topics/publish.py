@@ -11,7 +11,7 @@ subscribed before, at a broker that has taken it over either.
 """
 
 from oms_journal.broker.block import NEW, Option, Reply, Request, Store
-from oms_journal.broker.codes import BrokerError, Code, about_publication, detailed
+from oms_journal.broker.codes import BrokerError, Code, about_publication, refuse
 from oms_journal.broker.durations import MICROSECONDS, ends
 from oms_journal.broker.kernel.conversations.dormancy import KEPT_BYTES_MAX
 from oms_journal.broker.kernel.state.decision import Busy, Decision
@@ -21,7 +21,12 @@ from oms_journal.broker.kernel.state.tickets import NO_STORE, decide
 from oms_journal.broker.kernel.state.topics import Past, Publication
 from oms_journal.broker.kernel.state.unit import Owner
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.topics.removal import forget, let_go, publication_record, put_publication
+from oms_journal.broker.kernel.topics.removal import (
+    forget_publication,
+    publication_record,
+    put_publication,
+    remove_publication,
+)
 from oms_journal.broker.records import Status
 from oms_journal.broker.store.changes import Changes, NewMessage
 
@@ -47,14 +52,14 @@ def send_publication(world: World, call: Call, participant: Participant) -> None
     if topic.is_stored and world.is_new_forbidden:
         raise about_publication(Code.NO_NEW_UOWS)
     if topic.is_stored and not world.is_store_up:
-        raise BrokerError(Code.DURABLE_WITHOUT_STORE, detailed(Code.DURABLE_WITHOUT_STORE, NO_STORE))
+        raise refuse(Code.DURABLE_WITHOUT_STORE, NO_STORE)
     message = NewMessage(topic.queue, request.body, stored_properties(request))
     if request.option is Option.COMMIT:
         commit_publication(world, call, participant, publication, message)
         return
     publication.writer = participant.name
     _enter(world, publication, message, request.ustatus)
-    world.answer(call.handle, shown(publication))
+    world.answer(call.handle, reply_of_publication(publication))
 
 
 def _begun(world: World, request: Request, participant: Participant) -> Publication:
@@ -104,7 +109,7 @@ def commit_publication(
         _enter(world, publication, message, ustatus)
         publication.committed = now
         _accept(world, publication, first)
-        reply = shown(publication)
+        reply = reply_of_publication(publication)
         reply.uow_status = Status.ACCEPTED
         world.answer(call.handle, reply)
 
@@ -149,7 +154,7 @@ def _accept(world: World, publication: Publication, first: int) -> None:
     publication.status = Status.ACCEPTED
     topic.published += 1
     if not first and (topic.is_stored or not topic.subscribers):  # nobody was to have it when it was decided
-        forget(world, publication, Status.PROCESSED)
+        forget_publication(world, publication, Status.PROCESSED)
         return
     if first:
         publication.is_stored = True
@@ -164,13 +169,13 @@ def _accept(world: World, publication: Publication, first: int) -> None:
     topic.publications[publication.order] = publication
     publication.remaining = sum(1 for _ in topic.wanting(publication))
     if not publication.remaining:
-        let_go(world, publication)
+        remove_publication(world, publication)
         return
     world.topics.arm(publication)
     world.topics.published.append(topic)
 
 
-def shown(publication: Publication) -> Reply:
+def reply_of_publication(publication: Publication) -> Reply:
     """Return the reply about a publication."""
     return Reply(
         topic=publication.topic.name,
@@ -187,13 +192,13 @@ def shown(publication: Publication) -> Reply:
 def back_out_own(world: World, call: Call, publication: Publication) -> None:
     """Drop a publication that is not committed."""
     drop_uncommitted(world, publication)
-    reply = shown(publication)
+    reply = reply_of_publication(publication)
     reply.uow_status = Status.BACKEDOUT
     world.answer(call.handle, reply)
 
 
 def drop_uncommitted(world: World, publication: Publication) -> None:
-    forget(world, publication, Status.BACKEDOUT)
+    forget_publication(world, publication, Status.BACKEDOUT)
 
 
 def drop_all_uncommitted(world: World, participant: Participant) -> None:
@@ -211,7 +216,7 @@ def set_user_status(world: World, call: Call, participant: Participant, publicat
 
     def apply(_: int) -> None:
         publication.ustatus = ustatus
-        world.answer(call.handle, shown(publication))
+        world.answer(call.handle, reply_of_publication(publication))
 
     changes = Changes()
     if publication.is_stored:
@@ -229,9 +234,12 @@ def show_last(world: World, call: Call, participant: Participant) -> None:
     topics = [topic for topic in topics if topic.attributes.allow_durable]
     gone = [past for past in _past_of(world, owner) if past.allows_durable and request.topic in ("", past.topic)]
     replies = [_shown_past(past) for past in gone]
-    replies += [shown(each) for each in world.topics.uncommitted_of(owner) if each.topic in topics]
+    replies += [reply_of_publication(each) for each in world.topics.uncommitted_of(owner) if each.topic in topics]
     replies += [
-        shown(each) for topic in topics for each in topic.publications.values() if each.owner.name == owner.name
+        reply_of_publication(each)
+        for topic in topics
+        for each in topic.publications.values()
+        if each.owner.name == owner.name
     ]
     if not replies:
         raise about_publication(Code.UOW_NOT_FOUND, f"you have begun none{request.topic and f' in {request.topic}'}")

@@ -7,10 +7,10 @@ from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.participant import with_subscription
 from oms_journal.broker.kernel.state.tickets import decide
-from oms_journal.broker.kernel.state.topics import Past, Publication, Subscription, Topic, key_of
+from oms_journal.broker.kernel.state.topics import Past, Publication, Topic, TopicSubscription, subscription_key
 from oms_journal.broker.kernel.state.unit import Name
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.tables.hold import Window
+from oms_journal.broker.kernel.tables.hold import HeldWindow
 from oms_journal.broker.records import (
     HELD,
     HELDS,
@@ -23,7 +23,7 @@ from oms_journal.broker.records import (
     Status,
     SubscriptionRecord,
 )
-from oms_journal.broker.store.changes import Changes, Put, together
+from oms_journal.broker.store.changes import Changes, Put, merge
 
 REMOVED_AT_ONCE = 1000  # publications in one commit
 PAST_MAX = 10_000  # last publications, by topic and publisher, that can still be told of once they are gone
@@ -55,7 +55,7 @@ def put_publication(record: PublicationRecord, *, is_new: bool = False) -> Put:
     return Put(PUBLICATIONS + record.publication_id, PUBLICATION.encode(record), at)
 
 
-def subscription_record(subscription: Subscription) -> SubscriptionRecord:
+def subscription_record(subscription: TopicSubscription) -> SubscriptionRecord:
     return SubscriptionRecord(
         subscription.subscription_id,
         subscription.subscribed,
@@ -87,7 +87,7 @@ def removal(publication: Publication, *, is_delivered: bool) -> Changes:
     )
 
 
-def forget(world: World, publication: Publication, status: Status) -> None:
+def forget_publication(world: World, publication: Publication, status: Status) -> None:
     """Know a publication no longer, but as its publisher's last one."""
     topic, owner = publication.topic, publication.owner
     world.topics.leave(publication)
@@ -139,19 +139,19 @@ def stay(world: World, publications: Iterable[Publication]) -> None:
 def _let_go_of_unwanted(world: World, publication: Publication) -> None:
     is_there = publication.status is Status.ACCEPTED and not publication.is_leaving
     if is_there and not publication.remaining:
-        let_go(world, publication)
+        remove_publication(world, publication)
 
 
-def let_go(world: World, publication: Publication) -> None:
+def remove_publication(world: World, publication: Publication) -> None:
     """Remove a publication that everybody has."""
-    forget(world, publication, Status.PROCESSED)
+    forget_publication(world, publication, Status.PROCESSED)
     if publication.is_stored:
         publication.topic.done.append(publication)
         if publication.topic not in world.topics.sweeping:
             world.topics.sweeping.append(publication.topic)
 
 
-def sweep(world: World, topic: Topic) -> None:
+def remove_done(world: World, topic: Topic) -> None:
     """Let the store forget what everybody has."""
     batch, topic.done = topic.done[:REMOVED_AT_ONCE], topic.done[REMOVED_AT_ONCE:]
     if not batch:
@@ -168,16 +168,16 @@ def sweep(world: World, topic: Topic) -> None:
 
     topic.under_way += 1
     try:
-        changes = together(removal(each, is_delivered=True) for each in batch)
+        changes = merge(removal(each, is_delivered=True) for each in batch)
         decide(world, changes, Decision(again, undo=undo))
     except BrokerError:
         return  # it is tried again when the store is back
 
 
-class GoingOn:
+class ResumedLifetimes:
     """Publications that a subscription has no longer held: their lifetimes go on with the last one that had."""
 
-    def __init__(self, world: World, subscription: Subscription, orders: Sequence[int]) -> None:
+    def __init__(self, world: World, subscription: TopicSubscription, orders: Sequence[int]) -> None:
         self._world = world
         self._freed = [subscription.topic.publications[order] for order in orders]
         self.last = [each for each in self._freed if each.withheld == 1]
@@ -203,7 +203,7 @@ class GoingOn:
             self._world.topics.arm(each)
 
 
-def window_changes(subscription: Subscription, window: Window | None) -> Changes:
+def window_changes(subscription: TopicSubscription, window: HeldWindow | None) -> Changes:
     """Return what is written when a subscription's window is this from now on."""
     if window is subscription.window:
         return Changes()
@@ -213,17 +213,17 @@ def window_changes(subscription: Subscription, window: Window | None) -> Changes
     return Changes(puts=[Put(key, HELD.encode(window.record(subscription.subscription_id)))])
 
 
-def dropped(subscription: Subscription) -> Changes:
+def dropped(subscription: TopicSubscription) -> Changes:
     """Return what removes a durable subscription from the store."""
     held = [] if subscription.window is None else [HELDS + subscription.subscription_id]
     return Changes(drops=[SUBSCRIPTIONS + subscription.subscription_id, *held])
 
 
-def decide_end(world: World, subscription: Subscription, decision: Decision) -> None:
+def decide_end(world: World, subscription: TopicSubscription, decision: Decision) -> None:
     """Let a subscription end, and then do what is decided with it."""
     window = subscription.window
     orders = [] if window is None else window.withheld(subscription.topic.publications)
-    going_on, then = GoingOn(world, subscription, orders), decision.apply
+    going_on, then = ResumedLifetimes(world, subscription, orders), decision.apply
 
     def apply(first: int) -> None:
         going_on.apply()
@@ -231,18 +231,18 @@ def decide_end(world: World, subscription: Subscription, decision: Decision) -> 
         then(first)
 
     decision.apply = apply
-    decision.held = (subscription, *going_on.last)
-    changes = together([going_on.changes(), dropped(subscription)]) if subscription.is_durable else Changes()
+    decision.locks = (subscription, *going_on.last)
+    changes = merge([going_on.changes(), dropped(subscription)]) if subscription.is_durable else Changes()
     decide(world, changes, decision)
 
 
-def end_subscription(world: World, subscription: Subscription) -> None:
+def end_subscription(world: World, subscription: TopicSubscription) -> None:
     """Know a subscription no longer; what only it was still to have goes."""
     topic = subscription.topic
     for parked in list(world.parking.at(with_subscription(subscription))):
         world.parking.remove(parked)
         world.refuse(parked.call.handle, Code.UOW_NOT_FOUND, f"Subscription not found: yours of {topic.name} was ended")
-    del topic.subscribers[key_of(subscription)]
+    del topic.subscribers[subscription_key(subscription)]
     world.topics.disarm_subscription(subscription)
     for publication in list(topic.publications.values()):
         if subscription.wants(publication):
@@ -253,7 +253,7 @@ def end_subscription(world: World, subscription: Subscription) -> None:
     world.forget_idle(subscription.owner)
 
 
-def _part_from(world: World, name: Name, subscription: Subscription) -> None:
+def _part_from(world: World, name: Name, subscription: TopicSubscription) -> None:
     """Let a participant have the topic among its own no longer, unless it has another subscription there."""
     participant, topic = world.participants.get(name), subscription.topic
     if participant is not None:
@@ -271,14 +271,14 @@ def expire(world: World) -> None:
     topics, clocks = world.topics, world.clocks
     for each in topics.overdue(topics.passing, clocks.volatile):
         if isinstance(each, Publication):
-            forget(world, each, Status.TIMEOUT)
+            forget_publication(world, each, Status.TIMEOUT)
         elif _is_unused(world, each, clocks.volatile):
             end_subscription(world, each)
     if world.is_store_up and not topics.is_ending:
         _expire_lasting(world)
 
 
-def _is_unused(world: World, subscription: Subscription, clock: int) -> bool:
+def _is_unused(world: World, subscription: TopicSubscription, clock: int) -> bool:
     """Say whether nobody has used the subscription up to now; else it is looked at again later."""
     if subscription.is_held() or any(True for _ in world.parking.at(with_subscription(subscription))):
         world.topics.renew(subscription, world.clocks)
@@ -302,7 +302,7 @@ def _expire_lasting(world: World) -> None:
         topics.is_ending = False
         for each in ended:
             if isinstance(each, Publication):
-                forget(world, each, Status.TIMEOUT)
+                forget_publication(world, each, Status.TIMEOUT)
             else:
                 end_subscription(world, each)
         expire(world)
@@ -313,10 +313,10 @@ def _expire_lasting(world: World) -> None:
 
     topics.is_ending = True
     leave(publications)
-    decide(world, together(map(_end, ended)), Decision(apply, ended, undo=undo))
+    decide(world, merge(map(_end, ended)), Decision(apply, ended, undo=undo))
 
 
-def _end(ended: Publication | Subscription) -> Changes:
+def _end(ended: Publication | TopicSubscription) -> Changes:
     if isinstance(ended, Publication):
         return removal(ended, is_delivered=False)
     return dropped(ended)

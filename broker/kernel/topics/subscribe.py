@@ -9,12 +9,12 @@ A durable one is there once the store has it. Until then calls about it wait: th
 """
 
 from oms_journal.broker.block import Reply
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.durations import MICROSECONDS, ends
 from oms_journal.broker.kernel.state.decision import Apply, Busy, Decision
 from oms_journal.broker.kernel.state.effects import SubscribeFor, UnsubscribeFor
 from oms_journal.broker.kernel.state.tickets import decide
-from oms_journal.broker.kernel.state.topics import Subscription, Topic, durable_key, key_of
+from oms_journal.broker.kernel.state.topics import Topic, TopicSubscription, durable_key, subscription_key
 from oms_journal.broker.kernel.state.unit import Name, Owner
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.topics.publish import check_enabled
@@ -22,9 +22,9 @@ from oms_journal.broker.kernel.topics.removal import decide_end, put_subscriptio
 from oms_journal.broker.store.changes import Changes
 
 
-def new_subscription(world: World, topic: Topic, owner: Owner, name: Name | None, label: str = "") -> Subscription:
+def new_subscription(world: World, topic: Topic, owner: Owner, name: Name | None, label: str = "") -> TopicSubscription:
     """Return a subscription of a participant, or a durable one without a name, to what is committed from now on."""
-    subscription = Subscription(world.identifiers.next(), topic, owner, name, label)
+    subscription = TopicSubscription(world.identifiers.next(), topic, owner, name, label)
     subscription.subscribed = subscription.active = world.now
     subscription.position = max(topic.last_order, world.highest) if topic.is_stored else topic.last_order
     subscription.cursor = subscription.position
@@ -32,9 +32,9 @@ def new_subscription(world: World, topic: Topic, owner: Owner, name: Name | None
     return subscription
 
 
-def begin_subscription(world: World, subscription: Subscription, decision: Decision) -> None:
+def begin_subscription(world: World, subscription: TopicSubscription, decision: Decision) -> None:
     """Let a new subscription be, and then do what is decided with it."""
-    topic, key, then = subscription.topic, key_of(subscription), decision.apply
+    topic, key, then = subscription.topic, subscription_key(subscription), decision.apply
 
     def apply(first: int) -> None:
         topic.subscribers[key] = subscription
@@ -52,7 +52,7 @@ def begin_subscription(world: World, subscription: Subscription, decision: Decis
     decide(world, Changes(), decision)
 
 
-def make_durable(world: World, subscription: Subscription, decision: Decision) -> None:
+def make_subscription_durable(world: World, subscription: TopicSubscription, decision: Decision) -> None:
     """Let a subscription outlive its participant, and then do what is decided with it.
 
     It stays the same one: whoever waits for its publications goes on waiting, and what was handed out can be
@@ -61,10 +61,10 @@ def make_durable(world: World, subscription: Subscription, decision: Decision) -
     topic, then = subscription.topic, decision.apply
 
     def apply(first: int) -> None:
-        del topic.subscribers[key_of(subscription)]
+        del topic.subscribers[subscription_key(subscription)]
         world.topics.disarm_subscription(subscription)
         subscription.name, subscription.is_durable = None, True
-        topic.subscribers[key_of(subscription)] = subscription
+        topic.subscribers[subscription_key(subscription)] = subscription
         subscription.active = world.now
         world.topics.renew(subscription, world.clocks)
         world.topics.arm_subscription(subscription)
@@ -78,7 +78,7 @@ def make_durable(world: World, subscription: Subscription, decision: Decision) -
     _write(world, subscription, Changes(puts=[put_subscription(record)]), decision, apply)
 
 
-def _write(world: World, subscription: Subscription, changes: Changes, decision: Decision, apply: Apply) -> None:
+def _write(world: World, subscription: TopicSubscription, changes: Changes, decision: Decision, apply: Apply) -> None:
     """Let a durable subscription come once it is written; meanwhile its owner gets no other one."""
     coming, key = subscription.topic.coming, durable_key(subscription.owner)
 
@@ -87,7 +87,7 @@ def _write(world: World, subscription: Subscription, changes: Changes, decision:
         apply(first)
 
     coming[key] = subscription
-    decision.apply, decision.held = arrive, (subscription,)
+    decision.apply, decision.locks = arrive, (subscription,)
     decision.undo = lambda: world.topics.refuse(subscription)
     decide(world, changes, decision)
 
@@ -97,8 +97,7 @@ def subscribe_for(world: World, given: SubscribeFor) -> None:
     check_enabled(world)
     topic = world.topics.topic(given.topic)
     if not topic.attributes.allow_durable:
-        text = detailed(Code.SUBSCRIBE_NOT_ALLOWED, f"{topic.name} does not allow DURABLE")
-        raise BrokerError(Code.SUBSCRIBE_NOT_ALLOWED, text)
+        raise refuse(Code.SUBSCRIBE_NOT_ALLOWED, f"{topic.name} does not allow DURABLE")
     if world.attributes.broker.subscriber_store != "PSTORE" or not world.has_store:
         raise BrokerError(Code.DURABLE_WITHOUT_STORE)
     owner = world.owner(given.user, given.token)

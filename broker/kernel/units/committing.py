@@ -11,7 +11,7 @@ from contextlib import suppress
 from oms_journal.broker.block import Reply
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.kernel.conversations.dormancy import conversation, unit_of_number
-from oms_journal.broker.kernel.conversations.ending import reason_of
+from oms_journal.broker.kernel.conversations.ending import reason_number
 from oms_journal.broker.kernel.conversations.places import count_talks
 from oms_journal.broker.kernel.state.conversation import OPEN, Conversation
 from oms_journal.broker.kernel.state.decision import Decision
@@ -20,16 +20,16 @@ from oms_journal.broker.kernel.state.producers import First
 from oms_journal.broker.kernel.state.replies import reply_of, reply_of_record
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import bound, key, put, put_with_messages, record_of
+from oms_journal.broker.kernel.state.unit_records import bound, key, put_of_unit, put_with_messages, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, PROCESSED
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.remembered import scoped
-from oms_journal.broker.kernel.units.transitions import NOTHING, Closing, accept, begin, close, producer_key
+from oms_journal.broker.kernel.units.transitions import NOTHING, Completion, accept, begin_unit, complete, producer_key
 from oms_journal.broker.records import ConversationState
 from oms_journal.broker.store.changes import Changes, NewMessage
 
 
-class Sending:
+class OpenUnit:
     """A unit of work that its sender goes on with."""
 
     __slots__ = ("is_begun", "is_new", "participant", "talk", "unit")
@@ -42,7 +42,7 @@ class Sending:
         self.is_new = False  # so is the conversation
 
 
-def reserve(world: World, sending: Sending) -> None:
+def reserve_unit(world: World, sending: OpenUnit) -> None:
     """Count what this call begins before it is visible, so that no limit is passed meanwhile."""
     service = sending.talk.service
     service.units += 1
@@ -56,7 +56,7 @@ def reserve(world: World, sending: Sending) -> None:
         world.beginning[unit.uowid] = sending.talk
 
 
-def give_back(world: World, sending: Sending) -> None:
+def cancel_reservation(world: World, sending: OpenUnit) -> None:
     """Count it no longer: nothing was begun."""
     service = sending.talk.service
     service.units -= 1
@@ -69,11 +69,11 @@ def give_back(world: World, sending: Sending) -> None:
         world.beginning.pop(sending.unit.uowid, None)
 
 
-def enter(world: World, sending: Sending, message: NewMessage | None, ustatus: str) -> None:
+def enter(world: World, sending: OpenUnit, message: NewMessage | None, ustatus: str) -> None:
     """Let the message be part of the unit of work."""
     unit = sending.unit
     if sending.is_begun:
-        begin(world, sending.talk, unit)
+        begin_unit(world, sending.talk, unit)
         if unit.producer:
             world.beginning.pop(unit.uowid, None)
     if message is not None:
@@ -85,10 +85,10 @@ def enter(world: World, sending: Sending, message: NewMessage | None, ustatus: s
         unit.ustatus = ustatus
 
 
-class Committing:
+class SenderCommit:
     """A unit of work that is to be committed, with one more message or as it is."""
 
-    def __init__(self, world: World, sending: Sending, message: NewMessage | None, ustatus: str) -> None:
+    def __init__(self, world: World, sending: OpenUnit, message: NewMessage | None, ustatus: str) -> None:
         self._world = world
         self._sending = sending
         self._message = message
@@ -130,12 +130,12 @@ class Committing:
                 changed=self._now,
                 begun=talk.begun or self._now,
                 state=state,
-                eoc_reason=reason_of(state),
+                eoc_reason=reason_number(state),
             )
         if binds:
             record = bound(record, talk)
         if not unit.is_persistent:
-            return Changes(puts=[put(record)])
+            return Changes(puts=[put_of_unit(record)])
         begins = not talk.key
         producer = scoped(unit.owner.user, unit.owner.token, unit.producer) if unit.producer else None
         return Changes(adds=messages, puts=[put_with_messages(record, 0, is_first=begins)], producer=producer)
@@ -170,7 +170,7 @@ class Committing:
         world, sending = self._world, self._sending
         drops = NOTHING
         if sending.is_begun:
-            give_back(world, sending)
+            cancel_reservation(world, sending)
         else:
             drops = self._forget(sending)
         uowid, unit = unit_of_number(world, first), sending.unit
@@ -186,11 +186,11 @@ class Committing:
         uowid = self._sending.unit.uowid
         self._world.unwritten[uowid] = Changes(drops=[key(uowid)])
 
-    def _forget(self, sending: Sending) -> Changes:
+    def _forget(self, sending: OpenUnit) -> Changes:
         """Leave no trace of what turned out to be a repeat."""
         talk, unit = sending.talk, sending.unit
         was_recorded = unit.is_recorded
-        close(self._world, talk, Closing(unit, None, NOTHING))
+        complete(self._world, talk, Completion(unit, None, NOTHING))
         if talk.unit_count == 1:  # nothing else was ever said in it
             talk.ended = [Code.NO_CONVERSATION, Code.NO_CONVERSATION]
             self._world.touch(talk)

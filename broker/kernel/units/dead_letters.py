@@ -24,14 +24,14 @@ from oms_journal.broker.kernel.state.unit import VARIATION, UnitOfWork
 from oms_journal.broker.kernel.state.unit_records import put_with_messages, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED
 from oms_journal.broker.kernel.state.world import World, undefined
-from oms_journal.broker.kernel.units.posting import count
-from oms_journal.broker.kernel.units.transitions import NOTHING, accept, begin
+from oms_journal.broker.kernel.units.posting import count_unit
+from oms_journal.broker.kernel.units.transitions import NOTHING, accept, begin_unit
 from oms_journal.broker.records import ConversationState
 from oms_journal.broker.service_text import destination_of
 from oms_journal.broker.store.changes import Changes, CopiedMessage, NewMessage
 
 MOVED_BYTES_MAX = 16 << 20  # by one commit, unless one unit of work has more: who calls meanwhile waits for it
-NOBODY = ("", "", 0)  # USER-ID and TOKEN of who has sent a dead letter: no caller's
+NO_SENDER = ("", "", 0)  # USER-ID and TOKEN of who has sent a dead letter: no caller's
 
 
 class Move:
@@ -49,18 +49,18 @@ class Move:
         self.is_marked = is_marked  # its messages say where they are from
         self._service = service = _service(world)
         identifiers = world.identifiers
-        self._talk = talk = Conversation(identifiers.next(), service, NOBODY, is_uow=True)
+        self._talk = talk = Conversation(identifiers.next(), service, NO_SENDER, is_uow=True)
         talk.used, talk.begun = world.present.volatile, world.now
         end_as(talk, CLIENT, ConversationState.EOC)
         self._moved = moved = UnitOfWork(
-            identifiers.next(), talk.conv_id, world.owner(*NOBODY[:2]), VARIATION[unit.is_persistent, False]
+            identifiers.next(), talk.conv_id, world.owner(*NO_SENDER[:2]), VARIATION[unit.is_persistent, False]
         )
         moved.is_first = True
         moved.messages = self._messages()
         moved.count, moved.size = unit.count, unit.size
         moved.created = moved.committed = moved.changed = world.now
         moved.ustatus = unit.ustatus
-        count(world, service, 1)
+        count_unit(world, service, 1)
 
     def _messages(self) -> list[NewMessage]:
         unit, queue = self._unit, self._service.queue
@@ -88,12 +88,12 @@ class Move:
 
     def undo(self) -> None:
         """Count it no longer."""
-        count(self._world, self._service, -1)
+        count_unit(self._world, self._service, -1)
 
     def apply(self, first: int) -> None:
         """Let it wait there; `first` is the number of its first message."""
         world, moved = self._world, self._moved
-        begin(world, self._talk, moved)
+        begin_unit(world, self._talk, moved)
         accept(world, self._talk, moved, first)
         if moved.messages is not None and any(isinstance(each, CopiedMessage) for each in moved.messages):
             drop_messages(world, moved)

@@ -7,20 +7,20 @@ commits of bounded size, one after the other, as long as anything is due.
 from itertools import islice
 
 from oms_journal.broker.durations import MICROSECONDS, ends, status_lifetime
-from oms_journal.broker.kernel.conversations.dormancy import identifier, unit
+from oms_journal.broker.kernel.conversations.dormancy import unit
 from oms_journal.broker.kernel.conversations.places import replace
 from oms_journal.broker.kernel.state.conversation import Conversation
-from oms_journal.broker.kernel.state.decision import Decision, Held
+from oms_journal.broker.kernel.state.decision import Decision, Lockable
 from oms_journal.broker.kernel.state.service import End, Rank
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import is_persistent, key, put, record_of, service_name
+from oms_journal.broker.kernel.state.unit_records import is_persistent, key, put_of_unit, record_of, service_of_record
 from oms_journal.broker.kernel.state.unit_states import COMPLETE, Event
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.tables.order import Order
-from oms_journal.broker.kernel.units.transitions import Closing, close, closing
-from oms_journal.broker.records import Flag, Status, UowRecord
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.kernel.tables.order import KeyedOrder
+from oms_journal.broker.kernel.units.transitions import Completion, complete, completion_by
+from oms_journal.broker.records import Flag, Status, UowRecord, identifier
+from oms_journal.broker.store.changes import Changes, merge
 
 ENDED_AT_ONCE = 250  # units of work and statuses in one commit: who calls meanwhile waits for some 10 ms
 
@@ -33,20 +33,20 @@ def end_lifetimes(world: World) -> None:
         if found.back and found.back <= world.clocks.volatile:
             accept_again(world, talk, found)
         if found.due and found.due <= world.clocks.volatile and not talk.is_pending:
-            close(world, talk, closing(world, talk, found, Event.LIFETIME_OVER))
+            complete(world, talk, completion_by(world, talk, found, Event.LIFETIME_OVER))
     if world.is_store_up and not world.dues.is_ending:
         _end_lasting(world)
 
 
-class Ending:
+class ExpiryBatch:
     """What is ended in one commit."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.held: list[Held] = []
-        self.closings: list[tuple[Conversation, Closing]] = []  # of those that are awake
+        self.held: list[Lockable] = []
+        self.closings: list[tuple[Conversation, Completion]] = []  # of those that are awake
         self.accepted: list[tuple[Conversation, UnitOfWork]] = []  # whose delay is over
-        self.asleep: list[Sleeper] = []
+        self.asleep: list[DormantExpiry] = []
         self.changes: list[Changes] = []
 
     def take_awake(self, found: UnitOfWork) -> None:
@@ -58,9 +58,9 @@ class Ending:
             self.accepted.append((talk, found))
             if found.has_status:
                 accepted = record_of(found, talk, Status.ACCEPTED)
-                self.changes.append(Changes(puts=[put(accepted._replace(back=0, changed=self.world.now))]))
+                self.changes.append(Changes(puts=[put_of_unit(accepted._replace(back=0, changed=self.world.now))]))
             return
-        done = closing(self.world, talk, found, Event.LIFETIME_OVER)
+        done = completion_by(self.world, talk, found, Event.LIFETIME_OVER)
         self.closings.append((talk, done))
         self.changes.append(done.changes)
 
@@ -76,14 +76,14 @@ class Ending:
             assert isinstance(found, UnitOfWork), "what waits can be woken"
             self.take_awake(found)
             return
-        sleeper = Sleeper(world, record)
+        sleeper = DormantExpiry(world, record)
         self.held.append(sleeper.held)
         self.asleep.append(sleeper)
         self.changes.append(sleeper.changes)
 
     def apply(self, _: int) -> None:
         for talk, done in self.closings:
-            close(self.world, talk, done)
+            complete(self.world, talk, done)
         for talk, found in self.accepted:
             accept_again(self.world, talk, found)
         for sleeper in self.asleep:
@@ -101,7 +101,7 @@ class Ending:
 def _end_lasting(world: World) -> None:
     clock = world.clocks.persistent
     _end_delays(world, clock)
-    ending = Ending(world)
+    ending = ExpiryBatch(world)
     for _, number in list(islice(world.dues.lasting.up_to(clock), ENDED_AT_ONCE)):
         ending.take_awake(world.active[identifier(number)])
     room = ENDED_AT_ONCE - len(ending.held)
@@ -110,7 +110,7 @@ def _end_lasting(world: World) -> None:
     if not ending.held:
         return
     world.dues.is_ending = True
-    decide(world, together(ending.changes), Decision(ending.apply, ending.held, undo=ending.undo))
+    decide(world, merge(ending.changes), Decision(ending.apply, ending.held, undo=ending.undo))
 
 
 def _end_delays(world: World, clock: int) -> None:
@@ -145,7 +145,7 @@ def _is_alone(world: World, record: UowRecord) -> bool:
     return not record.flags & (Flag.FROM_SERVER | Flag.BOUND) and len(world.units.of_conversation(record.conv_id)) == 1
 
 
-class Sleeper:
+class DormantExpiry:
     """A record that comes to its end without being woken: a status, or the only unit of work of a conversation."""
 
     __slots__ = ("_key", "_left", "_record", "_world", "changes", "held")
@@ -155,7 +155,7 @@ class Sleeper:
         self._record = record
         self._left: UowRecord | None = None  # the status that is kept of it
         self._key = 0  # its conversation's place among those that wait
-        self.held = Held()
+        self.held = Lockable()
         world.holds[record.uowid] = self.held
         if record.status in COMPLETE:
             self.changes = Changes(drops=[key(record.uowid)])
@@ -166,7 +166,7 @@ class Sleeper:
         numbers = [range(record.first, record.first + record.messages)] if is_persistent(record) else []
         if record.flags & Flag.STATUS_PERSISTENT:
             self._left = self._timed_out()
-            self.changes = Changes(puts=[put(self._left)], deleted=numbers)
+            self.changes = Changes(puts=[put_of_unit(self._left)], deleted=numbers)
         else:
             self.changes = Changes(drops=[key(record.uowid)], deleted=numbers)
 
@@ -182,8 +182,8 @@ class Sleeper:
             ends=ends(world.clocks.persistent, lifetime),
         )
 
-    def _order(self) -> Order:
-        return self._world.service_of_old(service_name(self._record)).waiting.orders[Rank.STORED]
+    def _order(self) -> KeyedOrder:
+        return self._world.service_of_old(service_of_record(self._record)).waiting.orders[Rank.STORED]
 
     def apply(self) -> None:
         """Forget the record, but for the status."""
@@ -197,7 +197,7 @@ class Sleeper:
         owner = world.owner(record.sender_user, record.sender_token)
         owner.live -= 1
         world.forget_idle(owner)
-        service = world.service_of_old(service_name(record))
+        service = world.service_of_old(service_of_record(record))
         service.units -= 1
         service.completed[End.TIMED_OUT] += 1
         world.active_count -= 1

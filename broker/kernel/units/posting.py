@@ -10,20 +10,20 @@ import struct
 from oms_journal.broker.block import Option, Reply, Store
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.conversations.dormancy import wants_more
-from oms_journal.broker.kernel.conversations.ending import end_as, reason_of
+from oms_journal.broker.kernel.conversations.ending import end_as, reason_number
 from oms_journal.broker.kernel.state.conversation import CLIENT, OPEN, Conversation
 from oms_journal.broker.kernel.state.decision import Decision
 from oms_journal.broker.kernel.state.effects import Call, stored_properties
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.replies import commit_time
-from oms_journal.broker.kernel.state.service import STORED, Service, Terms
+from oms_journal.broker.kernel.state.service import STORED, Service, UnitTerms
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit import UnitOfWork
 from oms_journal.broker.kernel.state.unit_records import AT_THE_FIRST, FIRST_FLAGS
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.units.transitions import accept, begin
-from oms_journal.broker.records import UOW, UOWS, ConversationState
+from oms_journal.broker.kernel.units.transitions import accept, begin_unit
+from oms_journal.broker.records import UOW, UOWS, ConversationState, identifier
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 
 _BROKER = Store.BROKER
@@ -36,7 +36,7 @@ _BEHIND = _AT + _NUMBERS.size
 assert UOW.offset("conversation") == _AT + 8, "the two numbers lie side by side"
 
 
-class Posting:
+class SingleSend:
     """A unit of work on its way to the store: what is to be done when it is there, or not."""
 
     __slots__ = (
@@ -44,7 +44,7 @@ class Posting:
         *("service", "state", "terms", "uowid", "value", "world"),
     )
 
-    def __init__(self, world: World, call: Call, participant: Participant, service: Service, terms: Terms) -> None:
+    def __init__(self, world: World, call: Call, participant: Participant, service: Service, terms: UnitTerms) -> None:
         self.world = world
         self.call = call
         self.participant = participant
@@ -52,9 +52,9 @@ class Posting:
         self.terms = terms
         self.now = world.now
         self.conv_number = number = world.identifiers.next_number()
-        self.conv_id = f"{number:016X}"
+        self.conv_id = identifier(number)
         self.number = number = world.identifiers.next_number()
-        self.uowid = f"{number:016X}"
+        self.uowid = identifier(number)
         self.ends = world.clocks.persistent + world.late + terms.lifetime if terms.lifetime else 0
         request = call.request
         self.state = _EOC if request.option is _END else OPEN
@@ -64,7 +64,7 @@ class Posting:
     def _encode(self) -> bytes:
         """Return its record, as `unit_records.record_of` would have it; the numbers are not known yet."""
         owner, terms, state, now = self.participant.owner, self.terms, self.state, self.now
-        reason = reason_of(state) if state else 0
+        reason = reason_number(state) if state else 0
         lifetime, size = terms.lifetime // MICROSECONDS, len(self.message.payload)
         status, flags = (_ACCEPTED, FIRST_FLAGS[terms.variation.status])
         fields = (
@@ -103,7 +103,7 @@ class Posting:
         unit.created = unit.committed = unit.changed = now
         unit.messages, unit.count, unit.size = [self.message], 1, len(self.message.payload)
         unit.ustatus = request.ustatus
-        begin(world, talk, unit)
+        begin_unit(world, talk, unit)
         if self.state is not OPEN:
             end_as(talk, CLIENT, self.state)
         accept(world, talk, unit, first)
@@ -121,21 +121,21 @@ class Posting:
 
     def give_back(self) -> None:
         """Count it no longer: it was not begun."""
-        count(self.world, self.service, -1)
+        count_unit(self.world, self.service, -1)
 
 
-def post(world: World, posting: Posting) -> None:
+def post(world: World, posting: SingleSend) -> None:
     """Begin and commit a unit of work in a conversation of its own, which ends with it if the call says so."""
     put = Put(UOWS + posting.uowid, posting.value, AT_THE_FIRST)
     changes = Changes(adds=(posting.message,), puts=(put,))
-    count(world, posting.service, 1)
+    count_unit(world, posting.service, 1)
     decision = Decision(
         posting.apply, (), posting.call.handle, posting.participant, undo=posting.give_back, is_new=True
     )
     decide(world, changes, decision)
 
 
-def count(world: World, service: Service, difference: int) -> None:
+def count_unit(world: World, service: Service, difference: int) -> None:
     """Count a unit of work and its conversation before they are visible, so that no limit is passed meanwhile."""
     service.units += difference
     world.active_count += difference

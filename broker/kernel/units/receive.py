@@ -17,9 +17,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from oms_journal.broker.block import ConvStat, Function, Option, Reception, Reply, Request
-from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.kernel.conversations.dormancy import conversation, head, identifier, settle
-from oms_journal.broker.kernel.conversations.ending import end
+from oms_journal.broker.codes import BrokerError, Code, refuse
+from oms_journal.broker.kernel.conversations.dormancy import conversation, sleep_if_idle, wake_first
+from oms_journal.broker.kernel.conversations.ending import end_side
 from oms_journal.broker.kernel.conversations.places import assign, drop_if_over, replace
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation, Side
 from oms_journal.broker.kernel.state.decision import Busy, Decision
@@ -28,21 +28,22 @@ from oms_journal.broker.kernel.state.participant import (
     ALL,
     MESSAGES,
     UNITS,
-    Parked,
     Participant,
+    WaitingCall,
     with_conversation,
     with_instance,
     with_service,
 )
 from oms_journal.broker.kernel.state.replies import reply_of
-from oms_journal.broker.kernel.state.service import STORED, Rank, Service, Waiting, first, merged
+from oms_journal.broker.kernel.state.service import STORED, Rank, Service, WaitingConversations, first, merged
 from oms_journal.broker.kernel.state.tickets import NO_STORE, decide
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import put, record_of
+from oms_journal.broker.kernel.state.unit_records import put_of_unit, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, DELIVERED, Event
 from oms_journal.broker.kernel.state.world import World, park
 from oms_journal.broker.kernel.units.send import code_of_loss
 from oms_journal.broker.kernel.units.transitions import deliver
+from oms_journal.broker.records import identifier
 from oms_journal.broker.store.changes import Changes
 
 WORDS = ("NEW", "OLD", "ANY")
@@ -62,7 +63,7 @@ def receive(world: World, call: Call, participant: Participant) -> None:
     waitings = _waitings(world, participant, services, word)
     talk = _oldest(world, waitings, ranks)
     if talk is not None:
-        hand_out(world, call, participant, talk, SERVER)
+        hand_out_message(world, call, participant, talk, SERVER)
         return
     places = [with_instance(participant, service.name) for service in services] if word in ("OLD", "ANY") else []
     if word in ("NEW", "ANY"):
@@ -72,7 +73,7 @@ def receive(world: World, call: Call, participant: Participant) -> None:
     if not park(world, call, participant, ranks, places):
         is_there = any(len(each.orders[rank]) for places in waitings for each in places for rank in ranks)
         if is_there and not world.is_store_up:
-            raise BrokerError(Code.UOW_NOT_PERSISTED, detailed(Code.UOW_NOT_PERSISTED, NO_STORE))
+            raise refuse(Code.UOW_NOT_PERSISTED, NO_STORE)
         raise BrokerError(_why_nothing(participant, services, ranks) if word == "OLD" else Code.NO_CONVERSATION)
 
 
@@ -89,9 +90,11 @@ def services_of(participant: Participant, request: Request) -> list[Service]:
     ]
 
 
-def _waitings(world: World, participant: Participant, services: Sequence[Service], word: str) -> list[list[Waiting]]:
+def _waitings(
+    world: World, participant: Participant, services: Sequence[Service], word: str
+) -> list[list[WaitingConversations]]:
     """Return where conversations wait for the participant: old ones, and new ones. Those come first in front."""
-    found: list[list[Waiting]] = []
+    found: list[list[WaitingConversations]] = []
     if len(services) == 1:
         [service] = services
         mine = world.instances.get((participant.name, service.name)) if word != "NEW" else None
@@ -109,7 +112,9 @@ def _waitings(world: World, participant: Participant, services: Sequence[Service
     return found
 
 
-def _oldest(world: World, waitings: Sequence[Sequence[Waiting]], ranks: Sequence[Rank]) -> Conversation | None:
+def _oldest(
+    world: World, waitings: Sequence[Sequence[WaitingConversations]], ranks: Sequence[Rank]
+) -> Conversation | None:
     """Return the conversation that comes first; Busy when it is on its way to the store.
 
     One that another receiver is being handed something of is passed over, unless there is nothing else.
@@ -150,7 +155,7 @@ def can_have(world: World, talk: Conversation, side: Side) -> bool:
         return True
     unit = talk.reading[side]
     if unit is None:
-        unit = head(world, talk, side)
+        unit = wake_first(world, talk, side)
         if unit.back or unit.is_withheld:
             return False
     return not unit.is_lasting or world.is_store_up
@@ -183,7 +188,7 @@ def _receive_from(world: World, call: Call, participant: Participant, ranks: Seq
     if side is CLIENT:
         world.come_back(participant, talk)
     if can_have(world, talk, side):
-        hand_out(world, call, participant, talk, side)
+        hand_out_message(world, call, participant, talk, side)
         return
     if talk.has_for(side) and not world.is_store_up:
         raise BrokerError(
@@ -211,7 +216,7 @@ def serve_participant(world: World, participant: Participant) -> None:
     _serve_again(world, participant.parked.values())
 
 
-def _serve_again(world: World, calls: Iterable[Parked]) -> None:
+def _serve_again(world: World, calls: Iterable[WaitingCall]) -> None:
     waiting = [each for each in calls if each.call.request.function is not Function.RECEIVE_PUBLICATION]
     for parked in sorted(waiting, key=_is_named):
         with suppress(Busy, BrokerError):  # then it goes on waiting
@@ -221,13 +226,13 @@ def _serve_again(world: World, calls: Iterable[Parked]) -> None:
                 serve(world, talk)
 
 
-def _is_named(parked: Parked) -> bool:
+def _is_named(parked: WaitingCall) -> bool:
     """Say whether a call waits with one conversation: a RECEIVE of it, or a SEND for its answer."""
     request = parked.call.request
     return request.function is not Function.RECEIVE or request.conv_id.upper() not in WORDS
 
 
-def _waited_for(world: World, parked: Parked) -> Conversation | None:
+def _waited_for(world: World, parked: WaitingCall) -> Conversation | None:
     if _is_named(parked):
         return conversation(world, str(parked.places[0]))
     request = parked.call.request
@@ -244,7 +249,7 @@ def serve(world: World, talk: Conversation) -> None:
         for side in Side:
             _serve_side(world, talk, side)
     drop_if_over(world, talk)
-    settle(world, talk)
+    sleep_if_idle(world, talk)
 
 
 def _serve_side(world: World, talk: Conversation, side: Side) -> None:
@@ -253,7 +258,7 @@ def _serve_side(world: World, talk: Conversation, side: Side) -> None:
         if parked is None:
             return
         world.parking.remove(parked)
-        hand_out(world, parked.call, parked.participant, talk, side)
+        hand_out_message(world, parked.call, parked.participant, talk, side)
     code = talk.ended[side]
     if code is None or talk.is_pending or talk.lines[side] or talk.plain[side]:
         return
@@ -263,7 +268,7 @@ def _serve_side(world: World, talk: Conversation, side: Side) -> None:
             world.refuse(parked.call.handle, code)
 
 
-def _first_waiting(world: World, talk: Conversation, side: Side) -> Parked | None:
+def _first_waiting(world: World, talk: Conversation, side: Side) -> WaitingCall | None:
     """Return who has waited longest for what the conversation has for that side."""
     places: list[Hashable] = [with_conversation(talk.conv_id)]
     if side is SERVER:
@@ -290,13 +295,13 @@ def _is_for(talk: Conversation, side: Side, participant: Participant) -> bool:
 # Handing out.
 
 
-def hand_out(world: World, call: Call, participant: Participant, talk: Conversation, side: Side) -> None:
+def hand_out_message(world: World, call: Call, participant: Participant, talk: Conversation, side: Side) -> None:
     """Hand out the next message for the side; there is one, and it can be had."""
     talk.used = world.clocks.volatile + world.late
     if not talk.is_uow:
         _hand_out_plain(world, call, participant, talk, side)
         return
-    unit = talk.reading[side] or head(world, talk, side)
+    unit = talk.reading[side] or wake_first(world, talk, side)
     is_first, ustatus = unit.status is not DELIVERED, call.request.ustatus
     assert unit.after(_RECEIVE) is DELIVERED, "checked when it was chosen"
 
@@ -329,7 +334,7 @@ def hand_out(world: World, call: Call, participant: Participant, talk: Conversat
 
     talk.is_handed_out = True
     decision = Decision(apply, (talk,), call.handle, participant, code_of_loss(unit), undo)
-    decide(world, Changes(puts=[put(record)]), decision)
+    decide(world, Changes(puts=[put_of_unit(record)]), decision)
 
 
 def _received(talk: Conversation, unit: UnitOfWork, side: Side) -> Reply:
@@ -374,6 +379,6 @@ def _hand_out_plain(world: World, call: Call, participant: Participant, talk: Co
     else:
         replace(world, talk)
     if talk.is_one_shot and (side is CLIENT or not talk.wants_answer):
-        end(talk, SERVER, Code.PARTNER_FINISHED)
+        end_side(talk, SERVER, Code.PARTNER_FINISHED)
     world.touch(talk)
     world.effects.append(Answer(call.handle, reply, (message.body,), message.properties))

@@ -6,12 +6,11 @@ to the service as long as the instance has not committed one of the conversation
 times out; after too many attempts it is put off for a while, and then it is a dead letter.
 """
 
-from oms_journal.broker.kernel.conversations.dormancy import identifier
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.kernel.state.effects import Expect
 from oms_journal.broker.kernel.state.redelivery import delay, is_at_its_end
 from oms_journal.broker.kernel.state.unit import VARIATION, UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import bound, put, record_of, written
+from oms_journal.broker.kernel.state.unit_records import bound, put_of_unit, record_of, written
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, GONE, POSTPONED, Event, after
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.units.dead_letters import Move
@@ -21,30 +20,30 @@ from oms_journal.broker.kernel.units.transitions import (
     PROCESSED_END,
     RECEIVER_COMMIT,
     TIMED_OUT_END,
-    Closing,
-    close,
-    closing,
-    closing_as,
+    Completion,
+    complete,
+    completion_as,
+    completion_by,
     hand_back,
     release_unbound,
     side_of_sender,
     status_after,
     with_user_status,
 )
-from oms_journal.broker.records import Status, UowRecord
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.records import Status, UowRecord, identifier
+from oms_journal.broker.store.changes import Changes, merge
 
 
-def committed(world: World, talk: Conversation, unit: UnitOfWork, ustatus: str) -> Closing:
+def committed(world: World, talk: Conversation, unit: UnitOfWork, ustatus: str) -> Completion:
     """Return how the receiver's commit completes the unit of work."""
-    done = closing(world, talk, unit, RECEIVER_COMMIT)
+    done = completion_by(world, talk, unit, RECEIVER_COMMIT)
     if done.record is None:
         return done
     record = done.record._replace(ustatus=ustatus or unit.ustatus)
     if side_of_sender(unit) is CLIENT:
         record = bound(record, talk)
-    changes = Changes(puts=[put(record)], delivered=done.changes.delivered)
-    return Closing(unit, record, changes, PROCESSED_END)
+    changes = Changes(puts=[put_of_unit(record)], delivered=done.changes.delivered)
+    return Completion(unit, record, changes, PROCESSED_END)
 
 
 def binding(world: World, talk: Conversation, unit: UnitOfWork) -> Changes:
@@ -54,7 +53,7 @@ def binding(world: World, talk: Conversation, unit: UnitOfWork) -> Changes:
     if len(talk.lines[SERVER]) == 1 and not talk.lines[CLIENT] and not any(talk.sending):
         return NOTHING  # nothing else waits, as with most
     records = _other_records(world, talk, unit)
-    return Changes(puts=[put(record) for record in records]) if records else NOTHING
+    return Changes(puts=[put_of_unit(record) for record in records]) if records else NOTHING
 
 
 def _other_records(world: World, talk: Conversation, unit: UnitOfWork) -> list[UowRecord]:
@@ -82,7 +81,7 @@ def bind(world: World, talk: Conversation, unit: UnitOfWork) -> None:
     talk.is_bound = True
 
 
-class Backing:
+class Backout:
     """A unit of work that is given back by its receiver; not counted where it was not its turn to be tried.
 
     `redelivery.py` says what comes of it. A dead letter is moved in the same commit. Where the store does not take the
@@ -102,7 +101,7 @@ class Backing:
         self._talk = talk
         self._unit = unit
         self._ustatus = ustatus or unit.ustatus
-        self._done: Closing | None = None
+        self._done: Completion | None = None
         self._move: Move | None = None
         self._now = world.now
         self._is_counted = is_counted
@@ -119,7 +118,7 @@ class Backing:
         is_timed = world.is_store_up or not unit.is_lasting  # nothing in the store times out while it is away
         if unit.ends and world.clock_of(unit) >= unit.ends and is_timed:
             outcome = after(ACCEPTED, Event.LIFETIME_OVER, VARIATION[unit.is_persistent, unit.has_status])
-            done = closing_as(world, talk, unit, None if outcome is GONE else Status.TIMEOUT, TIMED_OUT_END)
+            done = completion_as(world, talk, unit, None if outcome is GONE else Status.TIMEOUT, TIMED_OUT_END)
             self._done = with_user_status(done, self._ustatus)
             self.changes, self.adcount = self._done.changes, unit.adcount + 1
             return Status.TIMEOUT
@@ -147,20 +146,20 @@ class Backing:
         world, unit = self._world, self._unit
         self.wait = wait
         self.back = world.clock_of(unit) + world.late + wait if wait else 0
-        self.changes = Changes(puts=[put(self._record(status))]) if unit.is_recorded else Changes()
+        self.changes = Changes(puts=[put_of_unit(self._record(status))]) if unit.is_recorded else Changes()
         return status
 
     def _bury(self, *, is_marked: bool) -> Status:
         """Let it become a dead letter."""
         world, talk, unit = self._world, self._talk, self._unit
         self._move = Move(world, talk.service.name, unit, self.adcount, is_marked=is_marked)
-        self._done = done = closing_as(world, talk, unit, status_after(unit, Event.DEAD_LETTER), CANCELLED_END)
+        self._done = done = completion_as(world, talk, unit, status_after(unit, Event.DEAD_LETTER), CANCELLED_END)
         parts = [self._move.changes(), done.changes]
         if done.record is not None:
             record = done.record._replace(adcount=self.adcount, ustatus=self._ustatus)
             self._done = done._replace(record=record)
-            parts.append(Changes(puts=[put(record)]))
-        self.changes = together(parts)
+            parts.append(Changes(puts=[put_of_unit(record)]))
+        self.changes = merge(parts)
         return Status.CANCELLED
 
     def _record(self, status: Status) -> UowRecord:
@@ -212,7 +211,7 @@ class Backing:
         """Give it back; `first` is the number of the first message that its changes have added."""
         unit = self._unit
         if self._done is not None:
-            close(self._world, self._talk, self._done)
+            complete(self._world, self._talk, self._done)
             release_unbound(self._world, self._talk, unit)
             if self._move is not None:
                 self._move.apply(first)

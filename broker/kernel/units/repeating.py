@@ -16,7 +16,7 @@ was backed out          is no repeat
 """
 
 from oms_journal.broker.block import NEW, Option
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.kernel.conversations.dormancy import conversation, unit_of_number
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER
 from oms_journal.broker.kernel.state.decision import Busy
@@ -48,7 +48,7 @@ def is_answered(world: World, call: Call, participant: Participant) -> bool:
         if request.conv_id != repeat.first.conv_id or not repeat.is_last_call(request.body):
             check_is_same(repeat, request.body)
             check_are_all([repeat.first], [])
-        forget(participant, repeat)
+        forget_repeat(participant, repeat)
         world.answer(call.handle, reply_to_end(world, repeat.first))
     return True
 
@@ -77,10 +77,10 @@ def check_are_all(repeated: list[First], begun: list[str]) -> None:
 
 def _reused(first: First) -> BrokerError:
     which = first.uowid if first.is_named else "one that is complete and left no persistent status"
-    return BrokerError(Code.PRODUCER_REUSED, detailed(Code.PRODUCER_REUSED, f"{which}; nothing was added"))
+    return refuse(Code.PRODUCER_REUSED, f"{which}; nothing was added")
 
 
-def forget(participant: Participant, repeat: Repeat) -> None:
+def forget_repeat(participant: Participant, repeat: Repeat) -> None:
     """Let a repeat be over: committed, or backed out."""
     participant.repeats = {name: each for name, each in participant.repeats.items() if each is not repeat}
 
@@ -94,7 +94,7 @@ def _keep(world: World, participant: Participant, repeat: Repeat, conv_id: str) 
         open_units = [each for each in (talk.sending if talk is not None else ()) if each is not None]
         if any(each.owner is participant.owner for each in open_units):
             text = f"another unit of work is open in the conversation of {first.uowid}: commit it or back it out first"
-            raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, text))
+            raise refuse(Code.WRONG_STATUS, text)
     participant.repeats.update(dict.fromkeys(names, repeat))
 
 
@@ -127,10 +127,10 @@ def _first(world: World, call: Call, participant: Participant) -> First | None:
         if request.conv_id == unit.conv_id and known.sending[side] is unit:
             return None  # another message of the same unit of work
         text = f"{unit.uowid}, which has the same producer's identifier, is open: commit it or back it out first"
-        raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, text))
+        raise refuse(Code.WRONG_STATUS, text)
     if sender is not None and _waits_for(world, sender, participant.name):
         text = f"who has {unit.uowid} open waits for a unit of work that is open here: commit that or back it out first"
-        raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, text))
+        raise refuse(Code.WRONG_STATUS, text)
     raise Busy(first)
 
 

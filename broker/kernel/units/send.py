@@ -11,7 +11,7 @@ service or the broker does by its attributes. Nobody sees it before it is commit
 """
 
 from oms_journal.broker.block import NEW, Option, Request, Store
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.conversations.dormancy import (
     check_may_end,
@@ -25,18 +25,18 @@ from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import Call, check_properties, stored_properties
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.replies import reply_of
-from oms_journal.broker.kernel.state.service import Service, Terms
+from oms_journal.broker.kernel.state.service import Service, UnitTerms
 from oms_journal.broker.kernel.state.tickets import NO_STORE, decide
 from oms_journal.broker.kernel.state.unit import VARIATION, UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import put, record_of
+from oms_journal.broker.kernel.state.unit_records import put_of_unit, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, RECEIVED, Variation
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.units.committing import Committing, Sending, enter, give_back, reserve
-from oms_journal.broker.kernel.units.posting import Posting, post
+from oms_journal.broker.kernel.units.committing import OpenUnit, SenderCommit, cancel_reservation, enter, reserve_unit
+from oms_journal.broker.kernel.units.posting import SingleSend, post
 from oms_journal.broker.kernel.units.repeating import is_answered
 from oms_journal.broker.kernel.units.transitions import accept, side_of_sender
 from oms_journal.broker.records import ConversationState
-from oms_journal.broker.store.changes import Changes, NewMessage, together
+from oms_journal.broker.store.changes import Changes, NewMessage, merge
 
 _SYNC, _COMMIT, _EOC = Option.SYNC, Option.COMMIT, Option.EOC
 _ENDED = ConversationState.EOC
@@ -51,7 +51,7 @@ def send(world: World, call: Call, participant: Participant) -> None:
     if (request.producer or participant.repeats) and is_answered(world, call, participant):
         return
     sending = _found(world, call, participant)
-    if isinstance(sending, Posting):
+    if isinstance(sending, SingleSend):
         post(world, sending)
         return
     unit, service = sending.unit, sending.talk.service
@@ -61,7 +61,7 @@ def send(world: World, call: Call, participant: Participant) -> None:
     if request.option is _EOC:
         check_may_end(sending.talk, side_of_sender(unit))
     if sending.is_begun:
-        reserve(world, sending)
+        reserve_unit(world, sending)
     if request.option is _COMMIT:
         commit_sent(world, sending, call, message)
     elif request.option is _EOC:
@@ -83,7 +83,7 @@ def _check_message(service: Service, request: Request, count: int) -> None:
 # What the message goes into.
 
 
-def _found(world: World, call: Call, participant: Participant) -> Sending | Posting:
+def _found(world: World, call: Call, participant: Participant) -> OpenUnit | SingleSend:
     """Return the unit of work that the message goes into, checked; nothing is changed yet."""
     request = call.request
     if request.conv_id.upper() == NEW:
@@ -96,12 +96,12 @@ def _found(world: World, call: Call, participant: Participant) -> Sending | Post
         _check_store(world, terms.variation)
         if terms.variation.uow and request.option is not _SYNC and not request.producer and world.joint is None:
             _check_message(service, request, 0)
-            return Posting(world, call, participant, service, terms)
+            return SingleSend(world, call, participant, service, terms)
         unit = _new_unit(world, terms, request, participant)
         talk = Conversation(unit.conv_id, service, participant.name, is_uow=True)
         talk.used = participant.used
         unit.is_first = True
-        sending = Sending(talk, unit, participant)
+        sending = OpenUnit(talk, unit, participant)
         sending.is_new = sending.is_begun = True
         return sending
     talk = conversation_of(world, request.conv_id, participant)
@@ -115,13 +115,13 @@ def _found(world: World, call: Call, participant: Participant) -> Sending | Post
         if request.store is not Store.UNSAID and (request.store is Store.BROKER) != found.is_persistent:
             raise BrokerError(Code.WRONG_UOW_TYPE)
         _check_store(world, VARIATION[found.is_persistent, found.has_status])
-        return Sending(talk, found, participant)
+        return OpenUnit(talk, found, participant)
     _check_limits(world, talk.service)
     terms = talk.service.terms(request)
     _check_store(world, terms.variation)
     unit = _new_unit(world, terms, request, participant)
     unit.from_server = side is SERVER
-    sending = Sending(talk, unit, participant)
+    sending = OpenUnit(talk, unit, participant)
     sending.is_begun = True
     return sending
 
@@ -138,10 +138,10 @@ def _check_limits(world: World, service: Service) -> None:
         raise BrokerError(Code.MAX_UOWS, f"MAX-UOWS of the broker reached: {limit}")
     limit = attributes.max_uows
     if limit is not None and service.units >= limit:
-        raise BrokerError(Code.MAX_UOWS, detailed(Code.MAX_UOWS, str(limit)))
+        raise refuse(Code.MAX_UOWS, str(limit))
 
 
-def _new_unit(world: World, terms: Terms, request: Request, participant: Participant) -> UnitOfWork:
+def _new_unit(world: World, terms: UnitTerms, request: Request, participant: Participant) -> UnitOfWork:
     """Return a unit of work as the call and the attributes say."""
     conv_id = world.identifiers.next() if request.conv_id.upper() == NEW else request.conv_id
     unit = UnitOfWork(world.identifiers.next(), conv_id, participant.owner, terms.variation)
@@ -161,7 +161,7 @@ def _check_store(world: World, variation: Variation) -> None:
         return
     if not world.is_store_up:
         code = _LOSSES[variation.uow]
-        raise BrokerError(code, detailed(code, NO_STORE))
+        raise refuse(code, NO_STORE)
     if world.is_new_forbidden:
         raise BrokerError(Code.NO_NEW_UOWS)
 
@@ -169,7 +169,7 @@ def _check_store(world: World, variation: Variation) -> None:
 # Adding and committing.
 
 
-def _add(world: World, sending: Sending, call: Call, message: NewMessage) -> None:
+def _add(world: World, sending: OpenUnit, call: Call, message: NewMessage) -> None:
     """Add the message; with persistent status the record is written."""
     talk, unit, request = sending.talk, sending.unit, call.request
 
@@ -186,15 +186,15 @@ def _add(world: World, sending: Sending, call: Call, message: NewMessage) -> Non
         ustatus=request.ustatus or unit.ustatus,
         changed=world.now,
     )
-    undo = (lambda: give_back(world, sending)) if sending.is_begun else None
+    undo = (lambda: cancel_reservation(world, sending)) if sending.is_begun else None
     decision = Decision(apply, (talk,), call.handle, sending.participant, Code.STATUS_NOT_PERSISTED, undo)
     decision.is_new = True
-    decide(world, Changes(puts=[put(record)]), decision)
+    decide(world, Changes(puts=[put_of_unit(record)]), decision)
 
 
 def commit_sent(
     world: World,
-    sending: Sending,
+    sending: OpenUnit,
     call: Call,
     message: NewMessage | None,
     state: ConversationState = OPEN,
@@ -208,7 +208,7 @@ def commit_sent(
         accept(world, talk, unit, 0)
         world.answer(call.handle, reply_of(talk, unit, ACCEPTED))
         return
-    committing, side = Committing(world, sending, message, call.request.ustatus), side_of_sender(unit)
+    committing, side = SenderCommit(world, sending, message, call.request.ustatus), side_of_sender(unit)
     records = ending_records(world, talk, side.other, state) if is_end else []
 
     def apply(first: int) -> None:
@@ -223,8 +223,8 @@ def commit_sent(
 
     changes = committing.changes(state)
     if records:
-        changes = together([changes, Changes(puts=[put(record) for record in records])])
-    undo = (lambda: give_back(world, sending)) if sending.is_begun else None
+        changes = merge([changes, Changes(puts=[put_of_unit(record) for record in records])])
+    undo = (lambda: cancel_reservation(world, sending)) if sending.is_begun else None
     if world.joint is not None and unit.producer:
         world.joint.begun.append(unit.producer)
     decision = Decision(apply, (talk,), call.handle, sending.participant, code_of_loss(unit), undo, is_new=True)

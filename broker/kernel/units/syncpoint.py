@@ -19,40 +19,40 @@ SETUSTATUS  either    RECEIVED, ACCEPTED,        the user status is another
 from collections.abc import Callable, Mapping
 
 from oms_journal.broker.block import BOTH, Option
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.kernel.conversations.dormancy import check_may_end, conversation, unit
 from oms_journal.broker.kernel.state.conversation import OPEN, Conversation
-from oms_journal.broker.kernel.state.decision import Busy, Decision, Held
+from oms_journal.broker.kernel.state.decision import Busy, Decision, Lockable
 from oms_journal.broker.kernel.state.effects import Call
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.producers import Repeat
 from oms_journal.broker.kernel.state.replies import check_is_released, reply_of, reply_of_record
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import key, put, record_of
+from oms_journal.broker.kernel.state.unit_records import key, put_of_unit, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, DELIVERED, PROCESSED, Event
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.units.committing import Committing, Sending, reply_to_end
-from oms_journal.broker.kernel.units.receiver import Backing, bind, binding, committed
-from oms_journal.broker.kernel.units.repeating import check_are_all, check_is_same, forget
+from oms_journal.broker.kernel.units.committing import OpenUnit, SenderCommit, reply_to_end
+from oms_journal.broker.kernel.units.receiver import Backout, bind, binding, committed
+from oms_journal.broker.kernel.units.repeating import check_are_all, check_is_same, forget_repeat
 from oms_journal.broker.kernel.units.send import code_of_loss, commit_sent
 from oms_journal.broker.kernel.units.transitions import (
     NOTHING,
-    Closing,
-    close,
-    closing,
+    Completion,
+    complete,
+    completion_by,
     side_of_sender,
     status_after,
     with_user_status,
 )
 from oms_journal.broker.records import ConversationState, Status, UowRecord
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.store.changes import Changes, merge
 
 _LAST, _COMMITTED = Option.LAST, Event.COMMIT
 _UNKNOWN = "{} was none, or is complete and left no persistent status"
 
 
-class About:
+class SyncpointCall:
     """A call about a unit of work: who calls, and the conversation."""
 
     __slots__ = ("call", "is_receiver", "is_sender", "participant", "talk", "unit")
@@ -86,7 +86,7 @@ def syncpoint(world: World, call: Call, participant: Participant) -> None:
         return
     found = unit(world, request.uowid)
     if found is None or request.conv_id not in ("", found.conv_id):
-        raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, _UNKNOWN.format(request.uowid)))
+        raise refuse(Code.UOW_NOT_FOUND, _UNKNOWN.format(request.uowid))
     if isinstance(found, UowRecord):
         _of_complete(world, call, participant, found)
         return
@@ -94,14 +94,14 @@ def syncpoint(world: World, call: Call, participant: Participant) -> None:
     assert talk is not None, "a unit of work has its conversation"
     if talk.is_pending:
         raise Busy(talk)
-    about = About(call, participant, talk, found)
+    about = SyncpointCall(call, participant, talk, found)
     if not about.is_sender and not about.is_receiver:
         raise _not_the_callers(about)
     talk.used = participant.used
     _OPTIONS[request.option](world, about)
 
 
-def _is_by_receiver(about: About) -> bool:
+def _is_by_receiver(about: SyncpointCall) -> bool:
     """Say whether the call is the receiver's, who has the unit of work now; it is the sender's else."""
     if about.is_receiver and about.unit.status is DELIVERED:
         return True
@@ -110,13 +110,13 @@ def _is_by_receiver(about: About) -> bool:
     return False
 
 
-def _not_the_callers(about: About) -> BrokerError:
+def _not_the_callers(about: SyncpointCall) -> BrokerError:
     """Return the refusal of a call about a unit of work of others, or one that the caller receives no more."""
     text = f"{Option(about.call.request.option).name} is for its sender, and for who is receiving it now"
-    return BrokerError(Code.NOT_THE_CREATOR, detailed(Code.NOT_THE_CREATOR, text))
+    return refuse(Code.NOT_THE_CREATOR, text)
 
 
-def _commit(world: World, about: About) -> None:
+def _commit(world: World, about: SyncpointCall) -> None:
     if not _is_by_receiver(about):
         _commit_sent(world, about, OPEN)
         return
@@ -126,18 +126,18 @@ def _commit(world: World, about: About) -> None:
     def apply(_: int) -> None:
         found.ustatus = about.call.request.ustatus or found.ustatus
         reply = reply_of(talk, found, PROCESSED)
-        close(world, talk, done)
+        complete(world, talk, done)
         bind(world, talk, found)
         world.answer(handle, reply)
 
     if done.changes is NOTHING and more is NOTHING and world.joint is None:
         apply(0)
         return
-    changes = done.changes if more is NOTHING else together([done.changes, more])
+    changes = done.changes if more is NOTHING else merge([done.changes, more])
     decide(world, changes, about.decision(apply))
 
 
-def _commit_sent(world: World, about: About, state: ConversationState) -> None:
+def _commit_sent(world: World, about: SyncpointCall, state: ConversationState) -> None:
     """Commit what the caller has sent; a state other than OPEN ends the conversation with it."""
     talk, found = about.talk, about.unit
     status_after(found, _COMMITTED)
@@ -147,33 +147,33 @@ def _commit_sent(world: World, about: About, state: ConversationState) -> None:
         raise BrokerError(code)
     if state is not OPEN:
         check_may_end(talk, side)
-    commit_sent(world, Sending(talk, found, about.participant), about.call, None, state)
+    commit_sent(world, OpenUnit(talk, found, about.participant), about.call, None, state)
 
 
-def _eoc(world: World, about: About) -> None:
+def _eoc(world: World, about: SyncpointCall) -> None:
     _end_with(world, about, ConversationState.EOC)
 
 
-def _eoc_cancel(world: World, about: About) -> None:
+def _eoc_cancel(world: World, about: SyncpointCall) -> None:
     _end_with(world, about, ConversationState.EOC_CANCEL)
 
 
-def _end_with(world: World, about: About, state: ConversationState) -> None:
+def _end_with(world: World, about: SyncpointCall, state: ConversationState) -> None:
     if not about.is_sender:
         raise BrokerError(Code.NOT_THE_CREATOR)
     _commit_sent(world, about, state)
 
 
-def _backout(world: World, about: About) -> None:
+def _backout(world: World, about: SyncpointCall) -> None:
     if not _is_by_receiver(about):
         _close_by(world, about, Event.BACKOUT)
         return
     said = about.call.request
-    backing = Backing(world, about.talk, about.unit, said.ustatus, is_counted=not said.is_untried)
+    backing = Backout(world, about.talk, about.unit, said.ustatus, is_counted=not said.is_untried)
     _decide_backout(world, about, backing)
 
 
-def _decide_backout(world: World, about: About, backing: Backing) -> None:
+def _decide_backout(world: World, about: SyncpointCall, backing: Backout) -> None:
     talk, found, handle = about.talk, about.unit, about.call.handle
 
     def apply(first: int) -> None:
@@ -198,7 +198,7 @@ def _decide_backout(world: World, about: About, backing: Backing) -> None:
     decide(world, backing.changes, decision)
 
 
-def _cancel(world: World, about: About) -> None:
+def _cancel(world: World, about: SyncpointCall) -> None:
     check_is_released(about.unit)  # that nobody has received it, which is what a cancel says, is not known
     _close_by(world, about, Event.RECEIVER_CANCEL if _is_by_receiver(about) else Event.CANCEL)
 
@@ -206,31 +206,31 @@ def _cancel(world: World, about: About) -> None:
 _SHOWN = {Event.BACKOUT: Status.BACKEDOUT, Event.CANCEL: Status.CANCELLED, Event.RECEIVER_CANCEL: Status.CANCELLED}
 
 
-def _close_by(world: World, about: About, event: Event) -> None:
+def _close_by(world: World, about: SyncpointCall, event: Event) -> None:
     """Complete a unit of work that nobody will process."""
     talk, found, ustatus = about.talk, about.unit, about.call.request.ustatus
-    done = with_user_status(closing(world, talk, found, event), ustatus)
+    done = with_user_status(completion_by(world, talk, found, event), ustatus)
 
     def apply(_: int) -> None:
         found.ustatus = ustatus or found.ustatus
         reply = reply_of(talk, found, _SHOWN[event])
-        close(world, talk, done)
+        complete(world, talk, done)
         world.answer(about.call.handle, reply)
 
     decide(world, done.changes, about.decision(apply))
 
 
-def _delete(world: World, about: About) -> None:
+def _delete(world: World, about: SyncpointCall) -> None:
     if not about.is_sender:
         raise BrokerError(Code.NOT_THE_CREATOR)
     status_after(about.unit, Event.DELETE)
 
 
-def _query(world: World, about: About) -> None:
+def _query(world: World, about: SyncpointCall) -> None:
     world.answer(about.call.handle, reply_of(about.talk, about.unit, about.unit.status))
 
 
-def _set_user_status(world: World, about: About) -> None:
+def _set_user_status(world: World, about: SyncpointCall) -> None:
     talk, found, ustatus = about.talk, about.unit, about.call.request.ustatus
     status = status_after(found, Event.SETUSTATUS)
     assert status is not None, "a unit of work with a user status goes on"
@@ -244,11 +244,11 @@ def _set_user_status(world: World, about: About) -> None:
     changes = Changes()
     if found.is_recorded:
         written = status if found.has_status else ACCEPTED
-        changes = Changes(puts=[put(record_of(found, talk, written)._replace(ustatus=ustatus, changed=now))])
+        changes = Changes(puts=[put_of_unit(record_of(found, talk, written)._replace(ustatus=ustatus, changed=now))])
     decide(world, changes, about.decision(apply))
 
 
-_OPTIONS: Mapping[Option, Callable[[World, About], None]] = {
+_OPTIONS: Mapping[Option, Callable[[World, SyncpointCall], None]] = {
     Option.COMMIT: _commit,
     Option.BACKOUT: _backout,
     Option.CANCEL: _cancel,
@@ -271,7 +271,7 @@ def _end_repeat(world: World, call: Call, participant: Participant, repeat: Repe
         _check_repeat(world, repeat)
 
     def apply(_: int) -> None:
-        forget(participant, repeat)
+        forget_repeat(participant, repeat)
         world.answer(call.handle, reply_to_end(world, repeat.first))
 
     decide(world, NOTHING, Decision(apply, handle=call.handle, who=participant))
@@ -306,7 +306,7 @@ def _of_complete(world: World, call: Call, participant: Participant, record: Uow
 
 def delete_status(world: World, record: UowRecord, handle: int, who: Participant | None) -> None:
     """Let nothing be left of a complete unit of work."""
-    held = world.holds[record.uowid] = Held()
+    held = world.holds[record.uowid] = Lockable()
 
     def apply(_: int) -> None:
         del world.holds[record.uowid]
@@ -334,7 +334,7 @@ def _show_last(world: World, call: Call, participant: Participant) -> None:
     found = unit(world, last) if last else None
     if found is None:
         where = f" in the conversation {conv_id}" if conv_id else ""
-        raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, f"you have begun none{where}"))
+        raise refuse(Code.UOW_NOT_FOUND, f"you have begun none{where}")
     if isinstance(found, UowRecord):
         world.answer(call.handle, reply_of_record(found))
         return
@@ -370,14 +370,16 @@ def _commit_both(world: World, call: Call, participant: Participant) -> None:
     code = talks[0].ended[side_of_sender(sent[0])]
     if code is not None:
         raise BrokerError(code)
-    committing = Committing(world, Sending(talks[0], sent[0], participant), None, request.ustatus)
+    committing = SenderCommit(world, OpenUnit(talks[0], sent[0], participant), None, request.ustatus)
     done = committed(world, talks[1], received[0], "")
 
     def apply(first: int) -> None:
         if committing.is_repeat(first):
-            _commit_received_alone(world, About(call, participant, talks[1], received[0]), done, committing, first)
+            _commit_received_alone(
+                world, SyncpointCall(call, participant, talks[1], received[0]), done, committing, first
+            )
             return
-        close(world, talks[1], done)
+        complete(world, talks[1], done)
         bind(world, talks[1], received[0])
         committing.apply(first)
         world.answer(call.handle, reply_of(talks[0], sent[0], ACCEPTED))
@@ -386,7 +388,7 @@ def _commit_both(world: World, call: Call, participant: Participant) -> None:
     # Behind the binding, whose record of what was sent still says that it is not committed: the last one counts.
     parts = [binding(world, talks[1], received[0]), committing.changes(binds=binds), done.changes]
     decision = Decision(apply, talks, handle=call.handle, who=participant, code=code_of_loss(sent[0]), is_new=True)
-    decide(world, together(parts), decision)
+    decide(world, merge(parts), decision)
 
 
 def _repeat_in(participant: Participant, conv_id: str) -> Repeat | None:
@@ -405,25 +407,27 @@ def _commit_with_repeat(
     if talk.is_pending:
         raise Busy(talk)
     _check_repeat(world, repeat)
-    about, done = About(call, participant, talk, received), committed(world, talk, received, "")
+    about, done = SyncpointCall(call, participant, talk, received), committed(world, talk, received, "")
 
     def apply(_: int) -> None:
-        forget(participant, repeat)
+        forget_repeat(participant, repeat)
         reply = reply_to_end(world, repeat.first)
-        close(world, talk, done)
+        complete(world, talk, done)
         bind(world, talk, received)
         world.answer(call.handle, reply)
 
-    decide(world, together([binding(world, talk, received), done.changes]), about.decision(apply))
+    decide(world, merge([binding(world, talk, received), done.changes]), about.decision(apply))
 
 
-def _commit_received_alone(world: World, about: About, done: Closing, committing: Committing, first: int) -> None:
+def _commit_received_alone(
+    world: World, about: SyncpointCall, done: Completion, committing: SenderCommit, first: int
+) -> None:
     """Commit what was received when what is sent turned out to be a repeat: the store has written nothing of both."""
     talk, found, handle = about.talk, about.unit, about.call.handle
     reply, drops = committing.taken_back(first)
 
     def apply(_: int) -> None:
-        close(world, talk, done)
+        complete(world, talk, done)
         bind(world, talk, found)
         world.answer(handle, reply)
 
@@ -431,6 +435,6 @@ def _commit_received_alone(world: World, about: About, done: Closing, committing
     if drops is not NOTHING:
         decision.undo = committing.note_unwritten
     try:
-        decide(world, together([drops, binding(world, talk, found), done.changes]), decision)
+        decide(world, merge([drops, binding(world, talk, found), done.changes]), decision)
     except BrokerError as refusal:
         world.refuse(handle, refusal.code, refusal.text)

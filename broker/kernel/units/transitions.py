@@ -1,6 +1,6 @@
 """What happens to units of work and conversations once it is decided, and what is written for it.
 
-Functions that end in `_changes` and `closing` look only; all others do.
+Functions that end in `_changes` and `completion_by` look only; all others do.
 """
 
 from typing import NamedTuple
@@ -13,17 +13,17 @@ from oms_journal.broker.kernel.conversations.dormancy import (
     is_kept,
     put_to_sleep,
 )
-from oms_journal.broker.kernel.conversations.places import give_age, release, replace
+from oms_journal.broker.kernel.conversations.places import give_age, release_conversation, replace
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation, Side
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.producers import ProducerKey
 from oms_journal.broker.kernel.state.service import KEPT, STORED, End
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import key, put, record_of
+from oms_journal.broker.kernel.state.unit_records import key, put_of_unit, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, DELIVERED, PROCESSED, RECEIVED, Event, Trace
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Status, UowRecord
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.store.changes import Changes, merge
 
 RECEIVER_COMMIT = Event.RECEIVER_COMMIT
 PROCESSED_END, CANCELLED_END = int(End.PROCESSED), int(End.CANCELLED)
@@ -61,7 +61,7 @@ def producer_key(talk: Conversation, unit: UnitOfWork) -> ProducerKey:
 # Beginning and committing.
 
 
-def begin(world: World, talk: Conversation, unit: UnitOfWork) -> None:
+def begin_unit(world: World, talk: Conversation, unit: UnitOfWork) -> None:
     """Let a unit of work be, in RECEIVED status."""
     if talk.conv_id not in world.conversations:
         world.enter(talk)
@@ -125,7 +125,7 @@ def _begin_age(world: World, talk: Conversation, unit: UnitOfWork) -> None:
 def release_unbound(world: World, talk: Conversation, unit: UnitOfWork) -> None:
     """Give a conversation back whose server has backed a unit of work out, unless it has committed one, or answers."""
     if not unit.from_server and not talk.is_bound and talk.sending[SERVER] is None:
-        release(world, talk)
+        release_conversation(world, talk)
 
 
 # Receiving.
@@ -171,7 +171,7 @@ def hand_back(world: World, talk: Conversation, unit: UnitOfWork, status: Status
 # Completing.
 
 
-class Closing(NamedTuple):
+class Completion(NamedTuple):
     """How a unit of work comes to its end; the record is what is left of it."""
 
     unit: UnitOfWork
@@ -180,24 +180,26 @@ class Closing(NamedTuple):
     end: int = UNSAID  # as it is counted
 
 
-def closing(world: World, talk: Conversation, unit: UnitOfWork, event: Event) -> Closing:
+def completion_by(world: World, talk: Conversation, unit: UnitOfWork, event: Event) -> Completion:
     """Return how the event completes the unit of work; a BrokerError refuses."""
     end = PROCESSED_END if event is RECEIVER_COMMIT else _ENDS.get(event, UNSAID)
-    return closing_as(world, talk, unit, status_after(unit, event), end)
+    return completion_as(world, talk, unit, status_after(unit, event), end)
 
 
-def closing_as(world: World, talk: Conversation, unit: UnitOfWork, status: Status | None, end: int = UNSAID) -> Closing:
+def completion_as(
+    world: World, talk: Conversation, unit: UnitOfWork, status: Status | None, end: int = UNSAID
+) -> Completion:
     """Return how the unit of work is completed with this status; None leaves no trace."""
     if not unit.is_recorded:
-        return Closing(unit, None, NOTHING, end)
+        return Completion(unit, None, NOTHING, end)
     is_done = end == PROCESSED_END
     numbers = [unit.numbers()] if unit.is_stored else []
     record = final_record(world, talk, unit, status) if status is not None else None
-    return Closing(
+    return Completion(
         unit,
         record,
         Changes(
-            puts=[put(record)] if record is not None else (),
+            puts=[put_of_unit(record)] if record is not None else (),
             drops=[key(unit.uowid)] if record is None else (),
             delivered=numbers if is_done else (),
             deleted=() if is_done else numbers,
@@ -209,13 +211,13 @@ def closing_as(world: World, talk: Conversation, unit: UnitOfWork, status: Statu
 NOTHING = Changes()
 
 
-def with_user_status(done: Closing, ustatus: str) -> Closing:
+def with_user_status(done: Completion, ustatus: str) -> Completion:
     """Return the end of a unit of work with another user status in its record."""
     if done.record is None or not ustatus:
         return done
     record = done.record._replace(ustatus=ustatus)
-    changes = together([done.changes, Changes(puts=[put(record)])])
-    return Closing(done.unit, record, changes, done.end)
+    changes = merge([done.changes, Changes(puts=[put_of_unit(record)])])
+    return Completion(done.unit, record, changes, done.end)
 
 
 def final_record(world: World, talk: Conversation, unit: UnitOfWork, status: Status) -> UowRecord:
@@ -229,7 +231,7 @@ def final_record(world: World, talk: Conversation, unit: UnitOfWork, status: Sta
     return record
 
 
-def close(world: World, talk: Conversation, done: Closing) -> None:
+def complete(world: World, talk: Conversation, done: Completion) -> None:
     """Let a unit of work be complete."""
     unit = done.unit
     receiver = side_of_receiver(unit)

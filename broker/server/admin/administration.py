@@ -9,52 +9,52 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-from oms_journal.broker.admin.broker import Around, BrokerRow, broker_row, files, latency, sliced, statistics_row
-from oms_journal.broker.admin.codes import Cis, CisRefused
-from oms_journal.broker.admin.commands import order_of
-from oms_journal.broker.admin.questions import Page, Question, Row, Steps, page_of, time_of
+from oms_journal.broker.admin.broker import ServerFacts, broker_row, files, latency, sliced, statistics_row
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
+from oms_journal.broker.admin.commands import parse_command
+from oms_journal.broker.admin.questions import Page, PageSteps, Query, Row, page_of, time_of
 from oms_journal.broker.admin.subjects import Subject, question_of, subject_of
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.rights import BROKER, Identity, Right, service_name, topic_name
 from oms_journal.broker.server.admin.commands import Commands, Done
 from oms_journal.broker.server.admin.resources import resources, transports
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.store.latencies import Latencies
 from oms_journal.broker.store.start import StoreError
 from oms_journal.broker.store.stored import HasFiles, MakesRoom
 
 _log = logging.getLogger("oms.server")
 REMEMBERED_SECONDS = 1.0  # that figures of files and free space are told again
-Answer = Mapping[str, Any]
+AdminAnswer = Mapping[str, Any]
 
 
 class Administration:
     """Answers operators. One for each server, on its loop."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: ServerState) -> None:
         self._served = served
         self._version = _version()
         self._remembered: dict[str, tuple[float, asyncio.Future[Any]]] = {}
 
     # Information.
 
-    async def information(self, identity: Identity, name: str, said: Sequence[tuple[str, str]]) -> Answer:
+    async def information(self, identity: Identity, name: str, said: Sequence[tuple[str, str]]) -> AdminAnswer:
         """Return the answer to a question about an information object. CisRefused."""
         subject = subject_of(name)
         question = question_of(subject, said)
         is_all = identity.may(Right.LOOK, BROKER)
         if (subject.look is None or subject.name in ("PARTICIPANT", "CLIENT")) and not is_all:
-            raise CisRefused(Cis.NOT_AUTHORIZED, f"{identity.user} may not look at the broker")
+            raise CisRefused(CommandCode.NOT_AUTHORIZED, f"{identity.user} may not look at the broker")
         if not is_all:
             question = replace(question, may_see=lambda row: identity.may(Right.LOOK, _name_of(row)))
         page = await self.page(subject, question)
-        code = Cis.DONE if page.rows or page.next else Cis.NOTHING_FOUND
+        code = CommandCode.DONE if page.rows or page.next else CommandCode.NOTHING_FOUND
         return {
             "object": subject.name,
             "code": int(code),
@@ -67,12 +67,12 @@ class Administration:
             "summary": page.summary,
         }
 
-    async def page(self, subject: Subject, question: Question) -> Page:
+    async def page(self, subject: Subject, question: Query) -> Page:
         """Return a page of any information object, whoever asks. CisRefused where there is no broker to ask."""
         match subject.name:
             case "BROKER":
                 row = await self.broker()
-                return Page(rows=[self.outline() if row is None else asdict(row)], total=1)
+                return Page(rows=[self.outline() if row is None else row], total=1)
             case "TRANSPORT":
                 return sliced(_all(transports(self._served)), question)
             case "RESOURCE-USAGE":
@@ -91,16 +91,16 @@ class Administration:
 
     async def rows(self, name: str) -> Page:
         """Return the first page of an information object."""
-        return await self.page(subject_of(name), Question())
+        return await self.page(subject_of(name), Query())
 
-    async def broker(self) -> BrokerRow | None:
+    async def broker(self) -> Row | None:
         """Return what the broker is, None while there is none here."""
         if self._served.broker is None:
             return None
         around = await self._around()
-        found: list[BrokerRow] = []
+        found: list[Row] = []
 
-        def look(world: World) -> Steps:
+        def look(world: World) -> PageSteps:
             found.append(broker_row(world, around))
             return _one(found[0])
 
@@ -132,29 +132,29 @@ class Administration:
         if broker is None:
             refusal = self._served.refusal
             raise CisRefused(
-                Cis.WRONG_RUN_MODE,
+                CommandCode.WRONG_RUN_MODE,
                 f"there is no broker to ask at the moment, RUN-MODE is {self._served.run_mode}",
                 error_code=str(refusal.value),
                 error_text=refusal.text,
             )
         return broker
 
-    async def look(self, look: Callable[[World], Steps]) -> Page:
+    async def look(self, look: Callable[[World], PageSteps]) -> Page:
         """Return what a look at the kernel's state finds. CisRefused where there is no broker."""
         try:
             found: Page = await self._broker().look(look)
         except BrokerError as refused:
             text = "the broker is being stopped"
             error_code = str(refused.code.value)
-            raise CisRefused(Cis.WRONG_RUN_MODE, text, error_code=error_code, error_text=refused.text) from None
+            raise CisRefused(CommandCode.WRONG_RUN_MODE, text, error_code=error_code, error_text=refused.text) from None
         return found
 
-    async def _around(self) -> Around:
+    async def _around(self) -> ServerFacts:
         served, broker = self._served, self._broker()
         said = served.attributes
         is_sqlite = said.broker.pstore_type == "SQLITE"
         free = await self._remember("free", self._free_bytes)
-        return Around(
+        return ServerFacts(
             version=self._version,
             run_mode=served.run_mode,
             started=round(served.started * 1_000_000),
@@ -192,21 +192,21 @@ class Administration:
     def _files(self) -> Page:
         store = self._broker().store
         if not isinstance(store, HasFiles):
-            raise CisRefused(Cis.INVALID_SUBJECT, "the store has no files")
+            raise CisRefused(CommandCode.INVALID_SUBJECT, "the store has no files")
         try:
             return files(store.files(), store.place, self._free_bytes())
         except StoreError as failure:
-            raise CisRefused(Cis.CANNOT_EXECUTE, str(failure)) from None
+            raise CisRefused(CommandCode.CANNOT_EXECUTE, str(failure)) from None
 
     # Commands.
 
-    async def command(self, identity: Identity, said: object) -> Answer:
+    async def command(self, identity: Identity, said: object) -> AdminAnswer:
         """Carry out a command and return what became of it. CisRefused."""
         words = said if isinstance(said, Mapping) else {}
         shown = " ".join(f"{name}={value!r}" for name, value in words.items() if value)[:500]
         who = f"{identity.user or 'an operator'}{' at ' + identity.peer if identity.peer else ''}"
         try:
-            order = order_of(said)
+            order = parse_command(said)
             done: Done = await Commands(self._served, identity, self.rows).carry_out(order)
         except CisRefused as refused:
             _log.warning(
@@ -218,8 +218,8 @@ class Administration:
             "command": order.command,
             "object": order.target,
             "option": order.option,
-            "code": int(Cis.DONE),
-            "text": Cis.DONE.text,
+            "code": int(CommandCode.DONE),
+            "text": CommandCode.DONE.text,
             "error_code": "00000000",
             "error_text": "",
             "time": now(),
@@ -233,12 +233,12 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _one(row: Any) -> Steps:
-    return page_of(Question(), [0], lambda _: row, total=1)
+def _one(row: Row) -> PageSteps:
+    return page_of(Query(), [0], lambda _: row, total=1)
 
 
-def _all(rows: Sequence[Any]) -> Page:
-    return Page(rows=[asdict(row) for row in rows], total=len(rows))
+def _all(rows: Sequence[Row]) -> Page:
+    return Page(rows=rows, total=len(rows))
 
 
 def _name_of(row: Row) -> str:
@@ -255,13 +255,13 @@ def _version() -> str:
         return "(not installed)"
 
 
-def refused_page(name: str, refused: CisRefused) -> Answer:
+def refused_page(name: str, refused: CisRefused) -> AdminAnswer:
     """Return what a question is answered that is refused."""
     nothing: dict[str, Any] = {"rows": [], "count": 0, "total": None, "next": None, "summary": None}
     return {"object": name.upper(), "code": int(refused.code), "text": refused.text, "time": now()} | nothing
 
 
-def refused_order(said: object, refused: CisRefused) -> Answer:
+def refused_order(said: object, refused: CisRefused) -> AdminAnswer:
     """Return what a command is answered that is refused."""
     words = said if isinstance(said, dict) else {}
     return {

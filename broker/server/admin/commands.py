@@ -12,16 +12,16 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from oms_journal.broker.admin.codes import Cis, CisRefused
-from oms_journal.broker.admin.commands import Order
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
+from oms_journal.broker.admin.commands import CommandRequest
 from oms_journal.broker.admin.conversations import conversations
-from oms_journal.broker.admin.hold import Between, held_counts, held_publications, held_uows
+from oms_journal.broker.admin.hold import CommitPeriod, held_counts, held_publications, held_uows
 from oms_journal.broker.admin.participants import participants
-from oms_journal.broker.admin.questions import LIMIT_MAX, Page, Question, Row
+from oms_journal.broker.admin.questions import LIMIT_MAX, Page, Query, Row
 from oms_journal.broker.admin.services import servers
 from oms_journal.broker.admin.uows import uows
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.durations import duration
+from oms_journal.broker.durations import parse_duration
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.kernel.state.effects import (
     Command,
@@ -40,7 +40,7 @@ from oms_journal.broker.kernel.state.effects import (
 from oms_journal.broker.records import Status
 from oms_journal.broker.rights import BROKER, Identity, Right, service_name, topic_name
 from oms_journal.broker.server.runtime.log import event
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.store.start import StoreError
 from oms_journal.broker.store.stored import MakesRoom
 from oms_journal.database.stats import CleanupReport
@@ -51,12 +51,12 @@ _UNITS = ("conv_id", "user_id", "server_class", "server_name", "service")
 _SUBSCRIPTIONS = ("topic", "user_id")
 
 
-class Releasing:
+class ReleaseCommand:
     """One such command, of an operator who may do what `may` lets pass."""
 
-    def __init__(self, broker: AsyncBroker, order: Order, may: Callable[[str], None]) -> None:
+    def __init__(self, broker: AsyncBroker, order: CommandRequest, may: Callable[[str], None]) -> None:
         """CisRefused for an order that does not say what it is about."""
-        self.code = Cis.NOT_RELEASED if order.command == "RELEASE" else Cis.NOT_DISCARDED
+        self.code = CommandCode.NOT_RELEASED if order.command == "RELEASE" else CommandCode.NOT_DISCARDED
         self._broker = broker
         self._order = order
         self._may = may
@@ -69,10 +69,10 @@ class Releasing:
         is_narrow = bool(said or uowids or not self._between.is_everything)
         if is_narrow == order.everything:
             text = "say which: identifiers, what they have in common, or all"
-            raise CisRefused(Cis.INVALID_SELECTOR, text)
+            raise CisRefused(CommandCode.INVALID_SELECTOR, text)
         if order.target == "PSF":
             said |= {"held": ["yes"], **({"uowid": sorted(uowids)} if uowids else {})}
-        self._question = Question(selectors=said)
+        self._question = Query(selectors=said)
         self._identifiers = frozenset(uowids)
 
     async def carry_out(self) -> int:
@@ -138,15 +138,15 @@ async def tell_held(broker: AsyncBroker) -> None:
         _log.warning(text, uows, publications, extra=said)
 
 
-def _between(order: Order) -> Between:
+def _between(order: CommandRequest) -> CommitPeriod:
     """Return the times between which something must have been committed. CisRefused for what is no age."""
     now = time.time_ns() // 1000
     try:
-        before = now - duration(order.older) if order.older else None
-        after = now - duration(order.newer) if order.newer else None
+        before = now - parse_duration(order.older) if order.older else None
+        after = now - parse_duration(order.newer) if order.newer else None
     except ValueError as wrong:
-        raise CisRefused(Cis.INVALID_SELECTOR, f"older and newer are ages: {wrong}") from None
-    return Between(after=after, before=before)
+        raise CisRefused(CommandCode.INVALID_SELECTOR, f"older and newer are ages: {wrong}") from None
+    return CommitPeriod(after=after, before=before)
 
 
 _log = logging.getLogger("oms.server")
@@ -161,18 +161,18 @@ class Done:
     rows: tuple[Row, ...] = ()
 
 
-Rows = Callable[[str], Awaitable[Page]]  # of an information object that the kernel does not know
+ServerPages = Callable[[str], Awaitable[Page]]  # of an information object that the kernel does not know
 
 
 class Commands:
     """The commands, for one operator."""
 
-    def __init__(self, served: Served, identity: Identity, rows: Rows) -> None:
+    def __init__(self, served: ServerState, identity: Identity, rows: ServerPages) -> None:
         self._served = served
         self._identity = identity
         self._rows = rows
 
-    async def carry_out(self, order: Order) -> Done:
+    async def carry_out(self, order: CommandRequest) -> Done:
         """Carry out a command that was checked. CisRefused."""
         everywhere = {
             "NO-OPERATION": self._nothing,
@@ -186,13 +186,13 @@ class Commands:
     def _may(self, name: str = BROKER) -> None:
         may = self._identity.may
         if not (may(Right.ADMINISTER, BROKER) or may(Right.ADMINISTER, name)):
-            raise CisRefused(Cis.NOT_AUTHORIZED, f"{self._identity.user} may not administer {name}")
+            raise CisRefused(CommandCode.NOT_AUTHORIZED, f"{self._identity.user} may not administer {name}")
 
     @property
     def _broker(self) -> AsyncBroker:
         if self._served.broker is None:
             raise CisRefused(
-                Cis.WRONG_RUN_MODE,
+                CommandCode.WRONG_RUN_MODE,
                 f"there is no broker to command at the moment, RUN-MODE is {self._served.run_mode}",
                 error_code=str(self._served.refusal.value),
                 error_text=self._served.refusal.text,
@@ -201,10 +201,10 @@ class Commands:
 
     # Of the whole.
 
-    async def _nothing(self, _: Order) -> Done:
+    async def _nothing(self, _: CommandRequest) -> Done:
         return Done()
 
-    async def _status(self, _: Order) -> Done:
+    async def _status(self, _: CommandRequest) -> Done:
         self._may()
         page = await self._rows("TRANSPORT")
         return Done(affected=len(page.rows), rows=tuple(page.rows))
@@ -214,9 +214,9 @@ class Commands:
         asyncio.get_running_loop().call_soon(self._served.stop, f"SHUTDOWN by {self._identity.user or 'an operator'}")
         return Done(affected=1)
 
-    async def _on_broker(self, order: Order) -> Done:
+    async def _on_broker(self, order: CommandRequest) -> Done:
         broker = self._broker
-        commands: Mapping[str, Callable[[AsyncBroker, Order], Awaitable[Done]]] = {
+        commands: Mapping[str, Callable[[AsyncBroker, CommandRequest], Awaitable[Done]]] = {
             "PURGE": self._purge,
             "SET-UOW-STATUS": self._set_status,
             "RELEASE": self._release,
@@ -233,31 +233,33 @@ class Commands:
         }
         return await commands[order.command](broker, order)
 
-    async def _connect(self, broker: AsyncBroker, _: Order) -> Done:
+    async def _connect(self, broker: AsyncBroker, _: CommandRequest) -> Done:
         self._may()
-        await _tried(Cis.CONNECT_FAILED, broker.connect_pstore())
+        await _tried(CommandCode.CONNECT_FAILED, broker.connect_pstore())
         return Done(affected=1)
 
-    async def _disconnect(self, broker: AsyncBroker, _: Order) -> Done:
+    async def _disconnect(self, broker: AsyncBroker, _: CommandRequest) -> Done:
         self._may()
-        await _tried(Cis.DISCONNECT_FAILED, broker.disconnect_pstore())
+        await _tried(CommandCode.DISCONNECT_FAILED, broker.disconnect_pstore())
         return Done(affected=1)
 
-    async def _allow(self, broker: AsyncBroker, order: Order) -> Done:
+    async def _allow(self, broker: AsyncBroker, order: CommandRequest) -> Done:
         self._may()
         is_allowed = order.command == "ALLOW-NEWUOWMSGS"
         if broker.store is None:
-            raise CisRefused(Cis.ALLOW_FAILED if is_allowed else Cis.FORBID_FAILED, "PSTORE=NO: there is no store")
+            raise CisRefused(
+                CommandCode.ALLOW_FAILED if is_allowed else CommandCode.FORBID_FAILED, "PSTORE=NO: there is no store"
+            )
         try:
             if is_allowed:
                 broker.allow_new_uow_messages()
             else:
                 broker.forbid_new_uow_messages()
         except BrokerError as refused:  # it is ending
-            raise _refused(Cis.ALLOW_FAILED if is_allowed else Cis.FORBID_FAILED, refused) from refused
+            raise _refused(CommandCode.ALLOW_FAILED if is_allowed else CommandCode.FORBID_FAILED, refused) from refused
         return Done(affected=1)
 
-    async def _clean_up(self, broker: AsyncBroker, _: Order) -> Done:
+    async def _clean_up(self, broker: AsyncBroker, _: CommandRequest) -> Done:
         self._may()
         if not isinstance(broker.store, MakesRoom):
             why = (
@@ -265,7 +267,7 @@ class Commands:
                 if broker.store is None
                 else "this kind of store gives space back by itself"
             )
-            raise CisRefused(Cis.CANNOT_EXECUTE, why)
+            raise CisRefused(CommandCode.CANNOT_EXECUTE, why)
         cleaning = asyncio.create_task(_cleaned(broker.store))
         done, _pending = await asyncio.wait((cleaning,), timeout=CLEANUP_SECONDS)
         if not done:
@@ -273,7 +275,7 @@ class Commands:
         try:
             report = cleaning.result()
         except StoreError as failure:
-            raise CisRefused(Cis.CANNOT_EXECUTE, str(failure)) from failure
+            raise CisRefused(CommandCode.CANNOT_EXECUTE, str(failure)) from failure
         row = {
             "files": len(report.deleted) + len(report.moved),
             "freed_bytes": report.freed_bytes,
@@ -282,7 +284,7 @@ class Commands:
         }
         return Done(affected=row["files"], rows=(row,))
 
-    async def _statistics(self, _: AsyncBroker, __: Order) -> Done:
+    async def _statistics(self, _: AsyncBroker, __: CommandRequest) -> Done:
         self._may()
         page = await self._rows("STATISTICS")
         for row in page.rows:
@@ -291,21 +293,21 @@ class Commands:
 
     # Units of work, topics.
 
-    async def _purge(self, broker: AsyncBroker, order: Order) -> Done:
-        await self._may_move(broker, order, Cis.PURGE_FAILED)
-        await _given(broker, Cis.PURGE_FAILED, lambda handle: Purge(handle, order.uowid))
+    async def _purge(self, broker: AsyncBroker, order: CommandRequest) -> Done:
+        await self._may_move(broker, order, CommandCode.PURGE_FAILED)
+        await _given(broker, CommandCode.PURGE_FAILED, lambda handle: Purge(handle, order.uowid))
         return Done(affected=1)
 
-    async def _set_status(self, broker: AsyncBroker, order: Order) -> Done:
-        await self._may_move(broker, order, Cis.STATUS_NOT_SET)
+    async def _set_status(self, broker: AsyncBroker, order: CommandRequest) -> Done:
+        await self._may_move(broker, order, CommandCode.STATUS_NOT_SET)
         status = Status[order.option]
-        await _given(broker, Cis.STATUS_NOT_SET, lambda handle: SetStatus(handle, order.uowid, status))
+        await _given(broker, CommandCode.STATUS_NOT_SET, lambda handle: SetStatus(handle, order.uowid, status))
         return Done(affected=1)
 
-    async def _may_move(self, broker: AsyncBroker, order: Order, code: Cis) -> None:
+    async def _may_move(self, broker: AsyncBroker, order: CommandRequest, code: CommandCode) -> None:
         if not order.uowid:
             raise CisRefused(code, "uowid must say which")
-        question = Question(selectors={"uowid": [order.uowid.replace("*", "?")]})
+        question = Query(selectors={"uowid": [order.uowid.replace("*", "?")]})
         for row in await _found(broker, uows, question):
             self._may_found(_service_of(row))
             return
@@ -324,59 +326,61 @@ class Commands:
     def _may_see(self) -> None:
         """Tell only who may look that there is nothing."""
         if not (self._identity.may(Right.LOOK, BROKER) or self._identity.may(Right.ADMINISTER, BROKER)):
-            raise CisRefused(Cis.NOT_AUTHORIZED)
+            raise CisRefused(CommandCode.NOT_AUTHORIZED)
 
-    async def _release(self, broker: AsyncBroker, order: Order) -> Done:
-        releasing = Releasing(broker, order, self._may_found)
+    async def _release(self, broker: AsyncBroker, order: CommandRequest) -> Done:
+        releasing = ReleaseCommand(broker, order, self._may_found)
         count = await releasing.carry_out()
         if not count:
             self._may_see()
             raise CisRefused(releasing.code, "nothing of it is held")
         return Done(affected=count)
 
-    async def _subscribe(self, broker: AsyncBroker, order: Order) -> Done:
+    async def _subscribe(self, broker: AsyncBroker, order: CommandRequest) -> Done:
         if not order.topic:
-            raise CisRefused(Cis.TOPIC_MISSING, "topic must name it")
+            raise CisRefused(CommandCode.TOPIC_MISSING, "topic must name it")
         self._may(topic_name(order.topic))
         if not order.user_id:
-            raise CisRefused(Cis.USER_MISSING, "user_id must name it")
+            raise CisRefused(CommandCode.USER_MISSING, "user_id must name it")
         topic, user, token = order.topic, order.user_id, order.token or ""
         if order.command == "SUBSCRIBE":
-            await _given(broker, Cis.SUBSCRIBE_FAILED, lambda handle: SubscribeFor(handle, topic, user, token))
+            await _given(broker, CommandCode.SUBSCRIBE_FAILED, lambda handle: SubscribeFor(handle, topic, user, token))
         else:
-            await _given(broker, Cis.UNSUBSCRIBE_FAILED, lambda handle: UnsubscribeFor(handle, topic, user, token))
+            await _given(
+                broker, CommandCode.UNSUBSCRIBE_FAILED, lambda handle: UnsubscribeFor(handle, topic, user, token)
+            )
         return Done(affected=1)
 
     # SHUTDOWN.
 
-    async def _shut(self, broker: AsyncBroker, order: Order) -> Done:
+    async def _shut(self, broker: AsyncBroker, order: CommandRequest) -> Done:
         if order.option not in ("IMMED", "QUIESCE"):
-            raise CisRefused(Cis.INVALID_OPTION, "say IMMED or QUIESCE")
+            raise CisRefused(CommandCode.INVALID_OPTION, "say IMMED or QUIESCE")
         if order.target == "CONVERSATION":
             return await self._shut_conversation(broker, order)
         if order.target == "PARTICIPANT":
             return await self._shut_participant(broker, order)
         if order.target == "SERVICE":
-            return await self._shut_servers(broker, order, Cis.SERVICE_NOT_FOUND)
+            return await self._shut_servers(broker, order, CommandCode.SERVICE_NOT_FOUND)
         if not order.client_id and not order.user_id:
-            raise CisRefused(Cis.USER_NOT_UNIQUE, "client_id, or user_id and token, must name it")
-        return await self._shut_servers(broker, order, Cis.PARTICIPANT_NOT_FOUND)
+            raise CisRefused(CommandCode.USER_NOT_UNIQUE, "client_id, or user_id and token, must name it")
+        return await self._shut_servers(broker, order, CommandCode.PARTICIPANT_NOT_FOUND)
 
-    async def _shut_servers(self, broker: AsyncBroker, order: Order, missing: Cis) -> Done:
+    async def _shut_servers(self, broker: AsyncBroker, order: CommandRequest, missing: CommandCode) -> Done:
         """Shut down all servers of a service, or a server of all its services, or of one."""
         is_one_service = all(order.names) and not any("*" in name for name in order.names)
         if not is_one_service and (order.target == "SERVICE" or any(order.names)):
-            raise CisRefused(Cis.SERVICE_NOT_UNIQUE, "say all three, without *")
+            raise CisRefused(CommandCode.SERVICE_NOT_UNIQUE, "say all three, without *")
         if order.target == "SERVICE":
             self._may(service_name(*order.names))
-        rows = await _found(broker, servers, Question(selectors=_selectors(order), limit=LIMIT_MAX))
+        rows = await _found(broker, servers, Query(selectors=_selectors(order), limit=LIMIT_MAX))
         for row in rows:
             self._may_found(_service_of(row))
         if not rows:
             self._may_see()
             raise CisRefused(missing, f"no server fits {_said(order)}; `oms info SERVER` shows who is there")
         if order.target == "SERVER" and len({row["client_id"] for row in rows}) > 1:
-            raise CisRefused(Cis.USER_NOT_UNIQUE, "there are several; say token or client_id")
+            raise CisRefused(CommandCode.USER_NOT_UNIQUE, "there are several; say token or client_id")
         count = 0
         for row in rows:
             if order.exclude_attach and row["attach"]:
@@ -393,48 +397,52 @@ class Commands:
         except BrokerError as refused:
             if refused.code is Code.SERVICE_NOT_REGISTERED:
                 return 0  # it has gone by itself
-            raise _refused(Cis.CANNOT_EXECUTE, refused) from refused
+            raise _refused(CommandCode.CANNOT_EXECUTE, refused) from refused
         return 1
 
-    async def _shut_participant(self, broker: AsyncBroker, order: Order) -> Done:
+    async def _shut_participant(self, broker: AsyncBroker, order: CommandRequest) -> Done:
         self._may()
         if not order.client_id and not order.user_id:
-            raise CisRefused(Cis.USER_NOT_UNIQUE, "client_id, or user_id and token, must name it")
+            raise CisRefused(CommandCode.USER_NOT_UNIQUE, "client_id, or user_id and token, must name it")
         selectors = {
             name: value for name, value in _selectors(order).items() if name in ("user_id", "token", "client_id")
         }
-        rows = await _found(broker, participants, Question(selectors=selectors))
+        rows = await _found(broker, participants, Query(selectors=selectors))
         if not rows:
             raise CisRefused(
-                Cis.PARTICIPANT_NOT_FOUND, f"nobody fits {_said(order)}; `oms info PARTICIPANT` shows who is there"
+                CommandCode.PARTICIPANT_NOT_FOUND,
+                f"nobody fits {_said(order)}; `oms info PARTICIPANT` shows who is there",
             )
         if len(rows) > 1:
-            raise CisRefused(Cis.USER_NOT_UNIQUE, "there are several; say token or client_id")
+            raise CisRefused(CommandCode.USER_NOT_UNIQUE, "there are several; say token or client_id")
         if not order.is_immediate and not rows[0]["services"]:
-            raise CisRefused(Cis.SERVERS_ONLY, "this one serves nothing; say IMMED")
+            raise CisRefused(CommandCode.SERVERS_ONLY, "this one serves nothing; say IMMED")
         client_id = rows[0]["client_id"]
         await _given(
             broker,
-            Cis.CANNOT_EXECUTE,
+            CommandCode.CANNOT_EXECUTE,
             lambda handle: ShutParticipant(handle, client_id, order.is_immediate),
-            {Code.USER_UNKNOWN: Cis.PARTICIPANT_NOT_FOUND, Code.SERVICE_NOT_REGISTERED: Cis.SERVERS_ONLY},
+            {
+                Code.USER_UNKNOWN: CommandCode.PARTICIPANT_NOT_FOUND,
+                Code.SERVICE_NOT_REGISTERED: CommandCode.SERVERS_ONLY,
+            },
         )
         return Done(affected=1)
 
-    async def _shut_conversation(self, broker: AsyncBroker, order: Order) -> Done:
+    async def _shut_conversation(self, broker: AsyncBroker, order: CommandRequest) -> Done:
         if not order.conv_id:
-            raise CisRefused(Cis.CONVERSATION_MISSING, "conv_id must name it")
-        question = Question(selectors={"conv_id": [order.conv_id.replace("*", "?")]})
+            raise CisRefused(CommandCode.CONVERSATION_MISSING, "conv_id must name it")
+        question = Query(selectors={"conv_id": [order.conv_id.replace("*", "?")]})
         rows = await _found(broker, conversations, question)
         if not rows:
             self._may_see()
-            raise CisRefused(Cis.CONVERSATION_NOT_FOUND, f"there is none of conv_id {order.conv_id!r}")
+            raise CisRefused(CommandCode.CONVERSATION_NOT_FOUND, f"there is none of conv_id {order.conv_id!r}")
         self._may_found(_service_of(rows[0]))
         await _given(
             broker,
-            Cis.CANNOT_EXECUTE,
+            CommandCode.CANNOT_EXECUTE,
             lambda handle: ShutConversation(handle, order.conv_id, order.is_immediate),
-            {Code.NO_CONVERSATION: Cis.CONVERSATION_NOT_FOUND, Code.UNREAD_UOW: Cis.UNPROCESSED_UOWS},
+            {Code.NO_CONVERSATION: CommandCode.CONVERSATION_NOT_FOUND, Code.UNREAD_UOW: CommandCode.UNPROCESSED_UOWS},
         )
         return Done(affected=1)
 
@@ -454,7 +462,7 @@ async def _cleaned(store: MakesRoom) -> CleanupReport:
     return report
 
 
-def _selectors(order: Order) -> dict[str, list[str]]:
+def _selectors(order: CommandRequest) -> dict[str, list[str]]:
     """Return the selectors of servers and participants that the order has; one with a `*` finds nothing."""
     said = {
         "user_id": order.user_id or None,
@@ -465,12 +473,12 @@ def _selectors(order: Order) -> dict[str, list[str]]:
     return {name: [value.replace("*", "?")] for name, value in said.items() if value is not None}
 
 
-def _said(order: Order) -> str:
+def _said(order: CommandRequest) -> str:
     """Return what an order picks participants by."""
     return " ".join(f"{name}={values[0]}" for name, values in _selectors(order).items())
 
 
-async def _found(broker: AsyncBroker, look: Callable[..., object], question: Question) -> list[Row]:
+async def _found(broker: AsyncBroker, look: Callable[..., object], question: Query) -> list[Row]:
     page = await broker.look(lambda world: look(world, question))  # type: ignore[arg-type,return-value]
     return list(page.rows)
 
@@ -481,9 +489,9 @@ def _service_of(row: Row) -> str:
 
 async def _given(
     broker: AsyncBroker,
-    code: Cis,
+    code: CommandCode,
     command: Callable[[int], Command],
-    codes: Mapping[Code, Cis] | None = None,
+    codes: Mapping[Code, CommandCode] | None = None,
 ) -> None:
     """Give the kernel a command. CisRefused with the code, or with what the broker's code means here."""
     try:
@@ -492,12 +500,12 @@ async def _given(
         raise _refused((codes or {}).get(refused.code, code), refused) from refused
 
 
-async def _tried(code: Cis, attempt: Awaitable[None]) -> None:
+async def _tried(code: CommandCode, attempt: Awaitable[None]) -> None:
     try:
         await attempt
     except BrokerError as refused:
         raise _refused(code, refused) from refused
 
 
-def _refused(code: Cis, refused: BrokerError) -> CisRefused:
+def _refused(code: CommandCode, refused: BrokerError) -> CisRefused:
     return CisRefused(code, error_code=str(refused.code.value), error_text=refused.text)

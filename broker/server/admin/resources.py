@@ -2,37 +2,16 @@
 
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from oms_journal.broker.admin.broker import BrokerRow
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.admin.questions import Row
+from oms_journal.broker.server.runtime.state import ServerState
 
 if sys.platform != "win32":
     import resource
 
+RESOURCE_COLUMNS = ("resource", "used", "limit", "unit")
 _PROC = Path("/proc/self")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
-    """How much of something is used; a limit of None is none, or one that nobody knows."""
-
-    resource: str
-    used: int
-    limit: int | None
-    unit: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transport:
-    """A listener, and how many connections it has; None where it does not tell."""
-
-    name: str
-    address: str
-    connections: int | None
-    limit: int | None
 
 
 def memory_bytes() -> int | None:
@@ -60,44 +39,36 @@ def files_max() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def transports(served: Served) -> list[Transport]:
-    """Return the listeners."""
-    found = []
-    for listener in served.listeners:
-        limits = getattr(listener, "limits", None)
-        found.append(
-            Transport(
-                name=listener.name,
-                address=", ".join(getattr(listener, "addresses", ())),
-                connections=getattr(listener, "connection_count", None),
-                limit=getattr(limits, "connections", None),
-            )
-        )
-    return found
+def transports(served: ServerState) -> list[Row]:
+    """Return the listeners, and how many connections each has; None where it does not tell."""
+    return [
+        {
+            "name": listener.name,
+            "address": ", ".join(getattr(listener, "addresses", ())),
+            "connections": getattr(listener, "connection_count", None),
+            "limit": getattr(getattr(listener, "limits", None), "connections", None),
+        }
+        for listener in served.listeners
+    ]
 
 
-def resources(served: Served, broker: BrokerRow | None) -> Sequence[Resource]:
-    """Return what is used; without a broker what the process uses."""
-    found = [
-        Resource(resource="memory", used=memory_bytes() or 0, limit=None, unit="bytes"),
-        Resource(resource="open files", used=open_files() or 0, limit=files_max(), unit="files"),
+def resources(served: ServerState, broker: Row | None) -> list[Row]:
+    """Return how much of what is used, without a broker by the process; a limit of None is none, or not known."""
+    found: list[tuple[str, int, int | None, str]] = [
+        ("memory", memory_bytes() or 0, None, "bytes"),
+        ("open files", open_files() or 0, files_max(), "files"),
     ]
-    found += [
-        Resource(resource=f"connections, {each.name}", used=each.connections or 0, limit=each.limit, unit="connections")
-        for each in transports(served)
-    ]
-    if broker is None:
-        return found
-    said = served.attributes.broker
-    found += [
-        Resource(resource="units of work", used=broker.active_uows, limit=said.max_uows, unit="units"),
-        Resource(
-            resource="conversations", used=broker.conversations, limit=said.num_conversation, unit="conversations"
-        ),
-        Resource(resource="messages in memory", used=broker.kept_bytes, limit=None, unit="bytes"),
-        Resource(resource="calls waiting", used=broker.calls_waiting, limit=None, unit="calls"),
-        Resource(resource="commits pending", used=broker.commits_pending, limit=None, unit="commits"),
-    ]
-    if broker.free_bytes is not None:
-        found.append(Resource(resource="free space of the store", used=broker.free_bytes, limit=None, unit="bytes"))
-    return found
+    for each in transports(served):
+        found.append((f"connections, {each['name']}", each["connections"] or 0, each["limit"], "connections"))
+    if broker is not None:
+        said = served.attributes.broker
+        found += [
+            ("units of work", broker["active_uows"], said.max_uows, "units"),
+            ("conversations", broker["conversations"], said.num_conversation, "conversations"),
+            ("messages in memory", broker["kept_bytes"], None, "bytes"),
+            ("calls waiting", broker["calls_waiting"], None, "calls"),
+            ("commits pending", broker["commits_pending"], None, "commits"),
+        ]
+        if broker["free_bytes"] is not None:
+            found.append(("free space of the store", broker["free_bytes"], None, "bytes"))
+    return [dict(zip(RESOURCE_COLUMNS, each, strict=True)) for each in found]

@@ -17,17 +17,17 @@ from starlette.routing import Route
 
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Function, Reply, Request
-from oms_journal.broker.block_json import BadBlock, parsed, request_of, said_of
+from oms_journal.broker.block_json import BadBlock, decode_request, encode_answer, parse_json
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.rights import Identity
 from oms_journal.broker.server.http.calls import HEADER as CALL_HEADER
 from oms_journal.broker.server.http.calls import NAME, TAKEN_BACK, Calls, OtherCall
-from oms_journal.broker.server.http.calls import Call as Begun
+from oms_journal.broker.server.http.calls import HttpCall as Begun
 from oms_journal.broker.server.http.listener import shown
 from oms_journal.broker.server.http.openapi import CALL, LEAVE, described
-from oms_journal.broker.server.http.sessions import HEADER, NEW_SESSION, Callers, NoSession, TakenBack, TooMany
+from oms_journal.broker.server.http.sessions import HEADER, NEW_SESSION, HttpSessions, NoSession, TakenBack, TooMany
 from oms_journal.broker.server.runtime.limits import WebLimits
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.state import ServerState
 
 _OVER = detailed(Code.LOGON_REQUIRED, "the session is over")
 
@@ -43,15 +43,15 @@ class Aci:
     """The control block's entrance, and the sessions of who uses it."""
 
     def __init__(self) -> None:
-        self._callers: Callers | None = None
+        self._callers: HttpSessions | None = None
 
     async def call(self, http: HttpRequest) -> Response:
         """Carry out one call and answer it."""
         name = _name_of(http)
         request, as_text = await _read(http)
         identity = _identity_of(http)
-        served: Served = http.app.state.served
-        refusal = served.guard.refusal(identity, request)
+        served: ServerState = http.app.state.served
+        refusal = served.guard.check_call(identity, request)
         if refusal is not None:
             return _written(Answered(Reply(code=refusal[0], text=refusal[1])))
         request.password = ""  # the guard has asked who it is; the broker remembers what it is told
@@ -95,16 +95,16 @@ class Aci:
         stands = await caller.known.take_back(name)
         return Response(status_code=204) if stands is None else _written(stands, session=caller.name, call=name)
 
-    def _callers_of(self, http: HttpRequest) -> Callers | None:
+    def _callers_of(self, http: HttpRequest) -> HttpSessions | None:
         """Return the sessions of the broker that is served; None while there is none."""
-        served: Served = http.app.state.served
+        served: ServerState = http.app.state.served
         known = self._callers
         if known is not None and known.broker is not served.broker:
             known.close()
             known = None
         if known is None and served.broker is not None:
             limits: WebLimits = http.app.state.limits
-            known = Callers(served.broker, limits, guard=served.guard)
+            known = HttpSessions(served.broker, limits, guard=served.guard)
         self._callers = known
         return known
 
@@ -131,7 +131,7 @@ async def _read(http: HttpRequest) -> tuple[Request, bool]:
     if kind != "application/json":
         raise HTTPException(415, f"the control block comes as application/json, not as {shown(kind) or 'nothing'}")
     try:
-        return request_of(parsed(await http.body()))
+        return decode_request(parse_json(await http.body()))
     except BadBlock as failure:
         raise HTTPException(400, str(failure)) from None
 
@@ -197,4 +197,4 @@ def _written(answered: Answered, *, as_text: bool = False, session: str = "", ca
         headers[HEADER] = session
     if call:
         headers[CALL_HEADER] = call
-    return JSONResponse(said_of(answered, as_text=as_text), headers=headers)
+    return JSONResponse(encode_answer(answered, as_text=as_text), headers=headers)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
-from oms_journal.broker.answers import Answered, Physical, handing_back
+from oms_journal.broker.answers import Answered, Physical, compensation
 from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.embedded.async_broker import AsyncBroker
@@ -36,7 +36,7 @@ class OtherCall(Exception):
     """The identifier is that of another call."""
 
 
-class Call:
+class HttpCall:
     """A call, and who waits for its answer."""
 
     __slots__ = ("_check", "_let_go", "answering", "hearers", "is_taken_back", "request", "settling")
@@ -76,7 +76,7 @@ class Call:
     def back(self) -> Request | None:
         """What takes back what the answer tells of."""
         answered = self.answered
-        return handing_back(self.request, answered.reply) if answered is not None else None
+        return compensation(self.request, answered.reply) if answered is not None else None
 
     def is_of(self, request: Request) -> bool:
         """Say whether a request asks for this very call."""
@@ -94,15 +94,15 @@ def _check_of(request: Request) -> dict[str, Any]:
     return vars(request) | {"body": (len(request.body), crc32(request.body))}
 
 
-class Room:
+class AnswerRoom:
     """What messages of answers take that are kept, of all sessions of a listener; the oldest goes first."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._held: OrderedDict[Call, int] = OrderedDict()
+        self._held: OrderedDict[HttpCall, int] = OrderedDict()
         self._size = 0
 
-    def keep(self, call: Call) -> None:
+    def keep(self, call: HttpCall) -> None:
         answered = call.answered
         if answered is None or not answered.body or call in self._held:
             return
@@ -113,20 +113,20 @@ class Room:
             self.free(oldest)
             oldest.let_go()
 
-    def free(self, call: Call) -> None:
+    def free(self, call: HttpCall) -> None:
         self._size -= self._held.pop(call, 0)
 
 
 class Calls:
     """The calls of one session."""
 
-    def __init__(self, broker: AsyncBroker, caller: Physical, room: Room) -> None:
+    def __init__(self, broker: AsyncBroker, caller: Physical, room: AnswerRoom) -> None:
         self._broker = broker
         self._caller = caller
         self._room = room
-        self._calls: OrderedDict[str, Call] = OrderedDict()  # by identifier
+        self._calls: OrderedDict[str, HttpCall] = OrderedDict()  # by identifier
 
-    async def begin(self, name: str, request: Request) -> Call:
+    async def begin(self, name: str, request: Request) -> HttpCall:
         """Return the call that is asked for, which is carried out if it is new; `hear` tells its answer. OtherCall."""
         while name and (call := self._calls.get(name)) is not None:
             async with call.settling:
@@ -141,13 +141,13 @@ class Calls:
                     return call
                 await self._broker.call(back, caller=self._caller)
                 self._forget(name)
-        call = Call(request, asyncio.ensure_future(self._broker.call(request, caller=self._caller)))
+        call = HttpCall(request, asyncio.ensure_future(self._broker.call(request, caller=self._caller)))
         if name:
             self._calls[name] = call
             self._trim()
         return call
 
-    def heard(self, call: Call) -> Answered | None:
+    def heard(self, call: HttpCall) -> Answered | None:
         """Return what a request is answered that has waited for the call; None while there is nothing to tell."""
         if call.is_taken_back:
             return TAKEN_BACK
@@ -155,12 +155,12 @@ class Calls:
             return Answered(Reply(code=Code.TRANSPORT_TIMED_OUT, text=_LET_GO))
         return call.answered
 
-    def keep(self, name: str, call: Call) -> None:
+    def keep(self, name: str, call: HttpCall) -> None:
         """Keep the answer of a call."""
         if self._calls.get(name) is call:
             self._room.keep(call)
 
-    async def stop(self, name: str, call: Call) -> None:
+    async def stop(self, name: str, call: HttpCall) -> None:
         """Let a call wait no longer for which nobody waits; nothing of it was done, unless it was answered by now."""
         async with call.settling:
             if not call.hearers and not call.is_done:
@@ -168,7 +168,7 @@ class Calls:
                 if call.answered is None and self._calls.get(name) is call:
                     self._forget(name)
 
-    async def give_back(self, name: str, call: Call) -> None:
+    async def give_back(self, name: str, call: HttpCall) -> None:
         """Take back what an answer tells of that nobody has heard; the call can be made anew."""
         async with call.settling:
             if call.hearers or call.is_taken_back:
@@ -183,7 +183,7 @@ class Calls:
         """Take a call back, or see to it that it will not be carried out; return the answer of one that stands."""
         call = self._calls.get(name)
         if call is None:
-            call = Call(_NOTHING, None)
+            call = HttpCall(_NOTHING, None)
         self._calls[name] = call
         self._trim()
         async with call.settling:
@@ -200,7 +200,7 @@ class Calls:
                 await self._broker.call(back, caller=self._caller)
             return None
 
-    async def _stopped(self, call: Call) -> None:
+    async def _stopped(self, call: HttpCall) -> None:
         """Return once a call is over: one that waits is cancelled, any other has its answer soon."""
         if call.answering is None:
             return

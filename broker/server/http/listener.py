@@ -19,16 +19,14 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oms_journal.broker.rights import Identity
-from oms_journal.broker.server.http.browser_sessions import Sessions
 from oms_journal.broker.server.http.connection import CONNECTION, WebConnection, WebState, listening_config
-from oms_journal.broker.server.runtime.limits import WebLimits, holder_of_most
-from oms_journal.broker.server.runtime.listeners import address
-from oms_journal.broker.server.runtime.state import Served
-from oms_journal.broker.server.runtime.tls import Certificate, Door
+from oms_journal.broker.server.runtime.limits import WebLimits, largest_holder
+from oms_journal.broker.server.runtime.listeners import BACKLOG, address
+from oms_journal.broker.server.runtime.state import ServerState
+from oms_journal.broker.server.runtime.tls import Certificate, TlsDoor
 
 _log = logging.getLogger("oms.http")
 SHOWN_MAX = 80  # characters of what a client said
-_BACKLOG = 1024  # connections that wait to be accepted
 
 
 class WebListener:
@@ -36,7 +34,7 @@ class WebListener:
 
     def __init__(
         self,
-        served: Served,
+        served: ServerState,
         routes: Sequence[BaseRoute],
         limits: WebLimits | None = None,
         *,
@@ -55,7 +53,6 @@ class WebListener:
         self.app.state.served = served
         self.app.state.ending = self.ending
         self.app.state.limits = self.limits
-        self.app.state.sessions = Sessions()
         self.state = WebState(self.limits)
         self._certificate = certificate
         self._config = listening_config(self.app, self.limits)
@@ -67,8 +64,8 @@ class WebListener:
         """Listen; return where, as HOST:PORT. OSError when that cannot be."""
         made: Callable[[], asyncio.Protocol] = lambda: WebConnection(self._config, self.state, self.loop)  # noqa: E731
         if self._certificate is not None:
-            made = Door(self._certificate, made)
-        self._server = await self.loop.create_server(made, host, port, backlog=_BACKLOG, reuse_address=True)
+            made = TlsDoor(self._certificate, made)
+        self._server = await self.loop.create_server(made, host, port, backlog=BACKLOG, reuse_address=True)
         self._look()
         self.addresses = [address(each) for each in self._server.sockets]
         return self.addresses
@@ -164,7 +161,7 @@ class Bounded:
         """Let bodies go until they are not too much together. HTTPException where this one has to."""
         while self._unread > self._limits.unread_bytes:
             held = {body: body.size for body in self._bodies if body is fresh or body.can_go}
-            most = holder_of_most(held, lambda body: body.user)
+            most = largest_holder(held, lambda body: body.user)
             self._forget(most)
             why = f"bodies of requests take over {self._limits.unread_bytes:,} bytes: try again"
             if most is fresh:
@@ -185,7 +182,7 @@ class Seated:
             return
         connection.state.refused += 1
         connection.leave()
-        await refusal(503, connection.state.full)(scope, receive, send)
+        await error_response(503, connection.state.full)(scope, receive, send)
 
 
 def connection_of(scope: Scope) -> WebConnection | None:
@@ -247,7 +244,7 @@ class _Body:
         return message
 
 
-def refusal(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
+def error_response(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
     """Return an error as it is answered everywhere."""
     return JSONResponse({"status": status, "error": text}, status, headers=headers)
 
@@ -261,7 +258,7 @@ async def _refused(request: Request, failure: Exception) -> Response:
         text = f"{shown(request.method)} is not possible at {path}; what is: {headers['Allow']}"
     elif failure.status_code == 404 and text == HTTPStatus.NOT_FOUND.phrase:  # of the router
         text = f"there is nothing at {path}; GET /openapi.json lists what programs can ask"
-    return refusal(failure.status_code, text, headers)
+    return error_response(failure.status_code, text, headers)
 
 
 def shown(said: str) -> str:
@@ -282,4 +279,4 @@ async def _left(request: Request, failure: Exception) -> Response:
 
 async def _failed(request: Request, failure: Exception) -> Response:
     _log.error("a mistake of the server itself at %s %s", request.method, request.url.path, exc_info=failure)
-    return refusal(500, "a mistake of the server itself; its log has what happened")
+    return error_response(500, "a mistake of the server itself; its log has what happened")

@@ -13,18 +13,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from oms_journal.broker.admin.broker import BrokerRow
-from oms_journal.broker.admin.codes import Cis, CisRefused
-from oms_journal.broker.admin.figures import Meters
-from oms_journal.broker.admin.questions import Question
-from oms_journal.broker.admin.services import ServiceRow
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
+from oms_journal.broker.admin.figures import Figures
+from oms_journal.broker.admin.questions import Query, Row
 from oms_journal.broker.admin.subjects import SUBJECTS
-from oms_journal.broker.admin.topics import TopicRow
 from oms_journal.broker.rights import BROKER, Right
 from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.admin.resources import files_max, memory_bytes, open_files, transports
 from oms_journal.broker.server.http.operator_routes import administration_of, identity_of
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.store.latencies import BOUNDS, Latencies
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -128,27 +125,27 @@ async def health(_: Request) -> Response:
 
 async def readiness(request: Request) -> Response:
     """Say whether units of work can be sent and received here; 503 and why not where they cannot."""
-    served: Served = request.app.state.served
+    served: ServerState = request.app.state.served
     why = await _why_not(served, administration_of(request))
     status = {"status": "not ready" if why else "ready", "run_mode": served.run_mode, "reasons": why}
     status["warnings"] = [each for each in served.attributes.warnings() if each not in why]
     return JSONResponse(status, 503 if why else 200)
 
 
-async def _why_not(served: Served, administration: Administration) -> list[str]:
+async def _why_not(served: ServerState, administration: Administration) -> list[str]:
     row = await administration.broker()
     if row is None:
         return [str(served.refusal)]
     found = []
-    if row.pstore != "NO" and not row.store_connected:
+    if row["pstore"] != "NO" and not row["store_connected"]:
         found.append("the persistent store is not available")
     if administration.is_store_full:
         found.append("the persistent store is full: let units of work be received, or free space on its file system")
-    elif row.free_bytes is not None and row.free_bytes < row.min_free_space:
-        found.append(f"{row.free_bytes:,} bytes are free for the persistent store, less than MIN-FREE-SPACE")
+    elif row["free_bytes"] is not None and row["free_bytes"] < row["min_free_space"]:
+        found.append(f"{row['free_bytes']:,} bytes are free for the persistent store, less than MIN-FREE-SPACE")
     if served.attributes.refuses_units:
         found.append(served.attributes.refuses_units)
-    if not row.new_uow_messages:
+    if not row["new_uow_messages"]:
         found.append("new units of work are not allowed; ALLOW-NEWUOWMSGS allows them")
     return found
 
@@ -158,7 +155,7 @@ async def metrics(request: Request) -> Response:
     identity = identity_of(request)
     if not identity.may(Right.LOOK, BROKER):
         return JSONResponse({"status": 403, "error": f"{identity.user} may not look at the broker"}, 403)
-    served: Served = request.app.state.served
+    served: ServerState = request.app.state.served
     administration = administration_of(request)
     page = Exposition()
     _machine(page, served)
@@ -169,7 +166,7 @@ async def metrics(request: Request) -> Response:
     return PlainTextResponse(page.text(), media_type=CONTENT_TYPE)
 
 
-def _machine(page: Exposition, served: Served) -> None:
+def _machine(page: Exposition, served: ServerState) -> None:
     said = served.attributes.broker
     page.gauge("oms_run_mode", "The mode that the server runs in.", 1, {"mode": served.run_mode})
     page.gauge("oms_broker_info", "Who the broker is.", 1, {"broker_id": said.broker_id})
@@ -178,19 +175,21 @@ def _machine(page: Exposition, served: Served) -> None:
     page.gauge("process_open_fds", "Files that the process has open.", open_files())
     page.gauge("process_max_fds", "Files that it may have open.", files_max())
     page.counter("process_cpu_seconds_total", "Time that its processors have worked.", time.process_time())
-    listeners = [each for each in transports(served) if each.connections is not None]
+    listeners = [each for each in transports(served) if each["connections"] is not None]
     page.gauges(
-        "oms_connections", "Connections.", [({"listener": each.name}, each.connections or 0) for each in listeners]
+        "oms_connections",
+        "Connections.",
+        [({"listener": each["name"]}, each["connections"] or 0) for each in listeners],
     )
     page.gauges(
         "oms_connections_max",
         "Connections that are allowed.",
-        [({"listener": each.name}, each.limit) for each in listeners if each.limit is not None],
+        [({"listener": each["name"]}, each["limit"]) for each in listeners if each["limit"] is not None],
     )
 
 
-async def _broker(page: Exposition, administration: Administration, row: BrokerRow) -> None:
-    meters = Meters()
+async def _broker(page: Exposition, administration: Administration, row: Row) -> None:
+    meters = Figures()
     try:
         await administration.look(meters.read)
         (counted,) = (await administration.rows("STATISTICS")).rows
@@ -198,9 +197,9 @@ async def _broker(page: Exposition, administration: Administration, row: BrokerR
     except CisRefused:
         return  # the broker is being stopped
     for name, (column, says) in _GAUGES.items():
-        page.gauge(name, says, getattr(row, column))
-    page.gauge("oms_store_connected", "Whether the store can be written.", int(row.store_connected))
-    page.gauge("oms_new_uow_messages_allowed", "Whether new units of work are taken.", int(row.new_uow_messages))
+        page.gauge(name, says, row[column])
+    page.gauge("oms_store_connected", "Whether the store can be written.", int(row["store_connected"]))
+    page.gauge("oms_new_uow_messages_allowed", "Whether new units of work are taken.", int(row["new_uow_messages"]))
     page.gauge("oms_uow_oldest_waiting_seconds", "Age of the oldest that waits for a server.", meters.oldest_age)
     page.counter("oms_calls_total", "Calls.", counted["calls"])
     refusals: Mapping[str, int] = counted["refusals"]
@@ -219,9 +218,9 @@ async def _broker(page: Exposition, administration: Administration, row: BrokerR
 
 async def _stored(administration: Administration) -> Mapping[str, int] | None:
     try:
-        return (await administration.page(SUBJECTS["FILES"], Question(limit=1))).summary
+        return (await administration.page(SUBJECTS["FILES"], Query(limit=1))).summary
     except CisRefused as refused:
-        if refused.code is Cis.WRONG_RUN_MODE:
+        if refused.code is CommandCode.WRONG_RUN_MODE:
             raise
         return None
 
@@ -237,12 +236,12 @@ def _latencies(page: Exposition, latencies: Latencies) -> None:
     page.histogram("oms_commit_group_seconds", "Time of a group of commits: one write and one sync.", counts, total)
 
 
-def _services(page: Exposition, meters: Meters) -> None:
+def _services(page: Exposition, meters: Figures) -> None:
     rows = [(dict(zip(LABELS_OF_SERVICE, _names(row), strict=True)), row) for row in meters.services]
     others, label = meters.other_services, dict.fromkeys(LABELS_OF_SERVICE, OTHERS)
 
     def of(column: str, extra: Mapping[str, str] | None = None) -> Iterable[tuple[dict[str, str], float]]:
-        found = [({**labels, **(extra or {})}, getattr(row, column)) for labels, row in rows]
+        found = [({**labels, **(extra or {})}, row[column]) for labels, row in rows]
         return [*found, ({**label, **(extra or {})}, others[column])] if others else found
 
     states = [sample for state in ("waiting", "sending", "delivering") for sample in of(state, {"state": state})]
@@ -253,22 +252,22 @@ def _services(page: Exposition, meters: Meters) -> None:
     page.gauges(
         "oms_service_oldest_waiting_seconds",
         "Age of the oldest unit of work that waits for a server.",
-        [(labels, row.oldest_age or 0.0) for labels, row in rows],
+        [(labels, row["oldest_age"] or 0.0) for labels, row in rows],
     )
     page.counters("oms_service_uows_accepted_total", "Units of work committed by their senders.", of("accepted"))
     page.counters("oms_service_uows_completed_total", "Units of work that came to an end.", ends)
     page.counters("oms_service_uows_given_back_total", "Units of work given back by receivers.", of("given_back"))
 
 
-def _names(row: ServiceRow) -> tuple[str, str, str]:
-    return (row.server_class, row.server_name, row.service)
+def _names(row: Row) -> tuple[str, str, str]:
+    return (row["server_class"], row["server_name"], row["service"])
 
 
-def _topics(page: Exposition, meters: Meters) -> None:
+def _topics(page: Exposition, meters: Figures) -> None:
     rows, others = meters.topics, meters.other_topics
 
     def of(column: str) -> Iterable[tuple[dict[str, str], float]]:
-        found = [({"topic": row.topic}, getattr(row, column)) for row in rows]
+        found = [({"topic": row["topic"]}, row[column]) for row in rows]
         return [*found, ({"topic": OTHERS}, others[column])] if others else found
 
     page.gauges("oms_topic_publications", "Publications that somebody has not acknowledged.", of("publications"))
@@ -278,5 +277,5 @@ def _topics(page: Exposition, meters: Meters) -> None:
     page.counters("oms_topic_ended_total", "Publications that everybody has, or that were over.", of("ended"))
 
 
-def _lags(rows: Iterable[TopicRow]) -> Iterable[tuple[dict[str, str], float]]:
-    return [({"topic": row.topic}, row.largest_lag) for row in rows]
+def _lags(rows: Iterable[Row]) -> Iterable[tuple[dict[str, str], float]]:
+    return [({"topic": row["topic"]}, row["largest_lag"]) for row in rows]

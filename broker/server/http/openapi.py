@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from oms_journal.broker.admin.commands import COMMANDS, IDENTIFIERS_MAX, TEXT_MAX, WIDTHS, Known
+from oms_journal.broker.admin.commands import COMMANDS, IDENTIFIERS_MAX, TEXT_MAX, WIDTHS, CommandSpec
 from oms_journal.broker.admin.questions import LIMIT_MAX
 from oms_journal.broker.admin.subjects import ALIASES, SUBJECTS, Subject
 from oms_journal.broker.admin.uows import YES_OR_NO
@@ -383,7 +383,7 @@ INFORMATION_THERE: Json = {
 }
 
 
-def _orders(known: Known) -> list[Json]:
+def _orders(known: CommandSpec) -> list[Json]:
     """Return what a command is said with: once for all of its objects that take the same."""
     alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for target in known.targets:
@@ -391,7 +391,7 @@ def _orders(known: Known) -> list[Json]:
     return [_order(known, targets, *found) for found, targets in alike.items()]
 
 
-def _order(known: Known, targets: list[str], options: tuple[str, ...], selectors: tuple[str, ...]) -> Json:
+def _order(known: CommandSpec, targets: list[str], options: tuple[str, ...], selectors: tuple[str, ...]) -> Json:
     is_target_said = known.has_no_default_target or known.targets[0] not in targets
     properties: dict[str, Json] = {"command": {"type": "string", "const": known.name}}
     properties["object"] = _one_of(targets, is_said=is_target_said)

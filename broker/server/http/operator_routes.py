@@ -5,11 +5,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.admin.commands import COMMANDS, REFUSED, SELECTORS
 from oms_journal.broker.admin.subjects import REFUSED as REFUSED_SUBJECTS
 from oms_journal.broker.admin.subjects import SUBJECTS
-from oms_journal.broker.block_json import BadBlock, parsed
+from oms_journal.broker.block_json import BadBlock, parse_json
 from oms_journal.broker.codes import Code
 from oms_journal.broker.rights import Identity
 from oms_journal.broker.server.admin.administration import Administration, refused_order, refused_page
@@ -24,17 +24,17 @@ from oms_journal.broker.server.http.openapi import (
 )
 
 _STATUSES = {
-    Cis.NOT_AUTHORIZED: 403,
-    Cis.INVALID_SELECTOR: 400,
-    Cis.SUBJECT_MISSING: 400,
-    Cis.INVALID_SUBJECT: 404,
-    Cis.INVALID_COMMAND: 404,
-    Cis.PARTICIPANT_NOT_FOUND: 404,
-    Cis.SERVICE_NOT_FOUND: 404,
-    Cis.CONVERSATION_NOT_FOUND: 404,
-    Cis.WRONG_RUN_MODE: 503,
-    Cis.CONNECT_FAILED: 503,
-    Cis.DISCONNECT_FAILED: 503,
+    CommandCode.NOT_AUTHORIZED: 403,
+    CommandCode.INVALID_SELECTOR: 400,
+    CommandCode.SUBJECT_MISSING: 400,
+    CommandCode.INVALID_SUBJECT: 404,
+    CommandCode.INVALID_COMMAND: 404,
+    CommandCode.PARTICIPANT_NOT_FOUND: 404,
+    CommandCode.SERVICE_NOT_FOUND: 404,
+    CommandCode.CONVERSATION_NOT_FOUND: 404,
+    CommandCode.WRONG_RUN_MODE: 503,
+    CommandCode.CONNECT_FAILED: 503,
+    CommandCode.DISCONNECT_FAILED: 503,
 }
 _MISSING = (Code.UOW_NOT_FOUND.value,)
 _AWAY = (Code.UOW_NOT_PERSISTED.value, Code.STATUS_NOT_PERSISTED.value, Code.DURABLE_WITHOUT_STORE.value)
@@ -118,7 +118,7 @@ async def command(request: Request) -> Response:
     if kind != "application/json":
         raise HTTPException(415, f"a command comes as application/json, not as {shown(kind) or 'nothing'}")
     try:
-        said = parsed(await request.body())
+        said = parse_json(await request.body())
     except BadBlock as wrong:
         text = f'no command: {wrong}; write it as in {{"command": "PURGE", "uowid": "…"}}'
         raise HTTPException(400, text) from None

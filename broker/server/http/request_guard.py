@@ -23,9 +23,9 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oms_journal.broker.codes import Code
-from oms_journal.broker.rights import ANONYMOUS, Guard, Identity, Nobody, Refused
-from oms_journal.broker.server.http.listener import refusal
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.rights import ANONYMOUS, Guard, Identity, LogonRefused, Unidentified
+from oms_journal.broker.server.http.listener import error_response
+from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.server.runtime.tls import Certificate
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -46,7 +46,7 @@ _OTHER_SITE = "a page of another site asks for this, which is refused; use the c
 _STATUS = {Code.ACCESS_AT_THIS_TIME: 429, Code.QUEUE_FULL: 503}
 
 
-def guarding(served: Served, certificate: Certificate | None) -> list[Middleware]:
+def guarding(served: ServerState, certificate: Certificate | None) -> list[Middleware]:
     """Return the middleware that asks it."""
     return [Middleware(WebGuard, served=served, is_encrypted=certificate is not None)]
 
@@ -56,7 +56,7 @@ def cookie_name(*, is_encrypted: bool) -> str:
     return "__Host-oms-session" if is_encrypted else "oms-session"
 
 
-class Turned(Exception):
+class RequestRefused(Exception):
     """The request is not let in."""
 
     def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
@@ -69,7 +69,7 @@ class Turned(Exception):
 class WebGuard:
     """The middleware. Sessions are its own; the routes of the login find them as `app.state.sessions`."""
 
-    def __init__(self, app: ASGIApp, served: Served, *, is_encrypted: bool) -> None:
+    def __init__(self, app: ASGIApp, served: ServerState, *, is_encrypted: bool) -> None:
         self._app = app
         self._served = served
         self._is_encrypted = is_encrypted
@@ -92,8 +92,8 @@ class WebGuard:
             self._check_host(headers)
             self._check_site(scope["method"], headers)
             identity = await self._identity(scope, headers)
-        except Turned as turned:
-            await refusal(turned.status, turned.text, turned.headers)(scope, receive, send_guarded)
+        except RequestRefused as turned:
+            await error_response(turned.status, turned.text, turned.headers)(scope, receive, send_guarded)
             return
         scope.setdefault("state", {})["identity"] = identity
         await self._app(scope, receive, send_guarded)
@@ -104,7 +104,7 @@ class WebGuard:
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         if name.lower().rstrip(".") in self._names or _is_address(name):
             return
-        raise Turned(421, f"Host {host[:80]!r} is no name of this server; HTTP-NAMES says which there are")
+        raise RequestRefused(421, f"Host {host[:80]!r} is no name of this server; HTTP-NAMES says which there are")
 
     def _check_site(self, method: str, headers: Headers) -> None:
         """Refuse what a page of another site asks for: to change anything, and to read anything but a whole page."""
@@ -112,13 +112,13 @@ class WebGuard:
         is_ours = site in (None, "same-origin", "none")
         if method in SAFE:
             if not is_ours and headers.get("sec-fetch-mode") != "navigate":
-                raise Turned(403, _OTHER_SITE)
+                raise RequestRefused(403, _OTHER_SITE)
             return
         origin = headers.get("origin")
         if not is_ours or (origin is not None and not self._is_own(origin, headers.get("host", ""))):
-            raise Turned(403, _OTHER_SITE)
+            raise RequestRefused(403, _OTHER_SITE)
         if origin is None and site is None and self._secret(headers):
-            raise Turned(
+            raise RequestRefused(
                 403, "a request with a session's cookie must say its Origin; a program has none and says Authorization"
             )
 
@@ -136,13 +136,15 @@ class WebGuard:
         if guard.is_open:
             return await guard.log_on(_basic(said)[0] if said else ANONYMOUS, "", peer)
         if is_public(scope["path"]):
-            return Nobody(peer)
+            return Unidentified(peer)
         if said is not None:
             return await logged_on(guard, *_basic(said), peer)
         secret = self._secret(headers)
         found = scope["app"].state.sessions.find(secret, time.monotonic()) if secret else None
         if found is None:
-            raise Turned(401, "log on first: say user and password, or POST them to /login", _challenge(headers))
+            raise RequestRefused(
+                401, "log on first: say user and password, or POST them to /login", _challenge(headers)
+            )
         assert isinstance(found, Identity), "sessions have identities"
         return found
 
@@ -156,12 +158,12 @@ def is_public(path: str) -> bool:
 
 
 async def logged_on(guard: Guard, user: str, password: str, peer: str) -> Identity:
-    """Return the user. Turned."""
+    """Return the user. RequestRefused."""
     try:
         return await guard.log_on(user, password, peer)
-    except Refused as refused:
+    except LogonRefused as refused:
         status = _STATUS.get(refused.code, 401)
-        raise Turned(status, f"{refused.code.value} {refused.text}") from None
+        raise RequestRefused(status, f"{refused.code.value} {refused.text}") from None
 
 
 def session_secret(headers: Headers, name: str) -> str:
@@ -180,7 +182,7 @@ def _challenge(headers: Headers) -> dict[str, str]:
 
 
 def _basic(said: str) -> tuple[str, str]:
-    """Return the user and the password of an Authorization header. Turned."""
+    """Return the user and the password of an Authorization header. RequestRefused."""
     scheme, _, text = said.partition(" ")
     try:
         if scheme.lower() == "basic":
@@ -189,10 +191,10 @@ def _basic(said: str) -> tuple[str, str]:
                 return user, password
     except (binascii.Error, UnicodeDecodeError, ValueError):
         pass
-    raise Turned(401, "Authorization must be Basic, with USER:PASSWORD in base64")
+    raise RequestRefused(401, "Authorization must be Basic, with USER:PASSWORD in base64")
 
 
-def _names(served: Served) -> frozenset[str]:
+def _names(served: ServerState) -> frozenset[str]:
     attributes = served.attributes.broker
     machine = socket.gethostname()
     said = (attributes.http_names or "").replace(",", " ").split()

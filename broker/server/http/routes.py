@@ -5,7 +5,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from oms_journal.broker.server.runtime.limits import WebLimits
-from oms_journal.broker.server.runtime.state import Listener, Served
+from oms_journal.broker.server.runtime.state import Listener, ServerState
 from oms_journal.broker.server.runtime.tls import Certificate
 
 _log = logging.getLogger("oms.server")
@@ -13,7 +13,7 @@ _LIBRARIES = ("starlette", "uvicorn", "h11")
 
 
 def web_listener(
-    served: Served, limits: WebLimits | None = None, *, certificate: Certificate | None = None
+    served: ServerState, limits: WebLimits | None = None, *, certificate: Certificate | None = None
 ) -> Listener | None:
     """Return the listener of HTTP with all routes; None, and a line in the log, where a library is missing."""
     missing = [name for name in _LIBRARIES if find_spec(name) is None]
@@ -23,7 +23,7 @@ def web_listener(
     from oms_journal.broker.server.http.block_calls import aci_routes
     from oms_journal.broker.server.http.console import console_routes
     from oms_journal.broker.server.http.listener import WebListener
-    from oms_journal.broker.server.http.login import login_routes
+    from oms_journal.broker.server.http.login import BrowserSessions, login_routes
     from oms_journal.broker.server.http.metrics import metric_routes
     from oms_journal.broker.server.http.openapi import openapi_routes
     from oms_journal.broker.server.http.operator_routes import admin_routes
@@ -37,10 +37,12 @@ def web_listener(
     longest = attributes.longest_message() * 4 // 3 + limits.block_bytes  # in base64
     bodies = max(limits.body_bytes, longest)
     limits = replace(limits, connections=attributes.broker.max_connections, body_bytes=bodies)
-    return WebListener(
+    listener = WebListener(
         served,
         [*routes, *openapi_routes(routes), *console_routes()],
         limits,
         middleware=guarding(served, certificate),
         certificate=certificate,
     )
+    listener.app.state.sessions = BrowserSessions()
+    return listener

@@ -22,7 +22,7 @@ from oms_journal.broker.block import Function, Request
 from oms_journal.broker.durations import MICROSECONDS, NEVER
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.rights import Guard, Identity
-from oms_journal.broker.server.http.calls import Calls, Room
+from oms_journal.broker.server.http.calls import AnswerRoom, Calls
 from oms_journal.broker.server.runtime.limits import WebLimits
 
 HEADER = "Broker-Session"
@@ -85,7 +85,7 @@ class _Sessions:
         self.once.pop(caller.name, None)
 
 
-class Callers:
+class HttpSessions:
     """The sessions of one broker, on its loop."""
 
     def __init__(self, broker: AsyncBroker, limits: WebLimits, *, guard: Guard) -> None:
@@ -93,7 +93,7 @@ class Callers:
         self._guard = guard
         self._sessions_max = limits.sessions
         self._calls_max = limits.calls
-        self._room = Room(limits.kept_bytes)
+        self._room = AnswerRoom(limits.kept_bytes)
         self._loop = asyncio.get_running_loop()
         nonact = broker.attributes.broker.client_nonact
         self._seconds = None if nonact == NEVER else nonact / MICROSECONDS

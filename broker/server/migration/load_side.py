@@ -5,21 +5,18 @@ import logging
 import secrets
 from typing import Any
 
-from oms_journal.broker.migration.agreement import MoveRefused, Offer, encode_offer
+from oms_journal.broker.migration.agreement import MoveRefused, StoreOffer, encode_offer
 from oms_journal.broker.migration.load import Loading
 from oms_journal.broker.migration.stream import NotAReplica, Tally, told
-from oms_journal.broker.migration.unload import own_offer
-from oms_journal.broker.server.migration.partner import Partner, farewell
-from oms_journal.broker.server.migration.progress import (
+from oms_journal.broker.server.migration.exchange import (
+    ExchangeRefused,
     MoveFailed,
-    Refused,
-    Telling,
+    MoveProgress,
     check_in,
-    failure_in,
     hello_in,
-    nonce_in,
 )
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.migration.partner import MoveSide
+from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.store.start import StartRefused, StoreError
 
 _log = logging.getLogger("oms.server")
@@ -27,20 +24,14 @@ LOOK_SECONDS = 1.0  # between two looks at how far it is, for the terminal
 LINGER_SECONDS = 10.0  # for the partner to ask again how the comparison went, where the answer was lost
 
 
-class LoadSide:
+class LoadSide(MoveSide[Loading]):
     """This server's side of a load."""
 
-    def __init__(self, served: Served, telling: Telling, report: str | None) -> None:
-        self._served = served
-        self._telling = telling
-        self._report = report
-        self._partner = Partner(served.attributes, "unload")
-        self._offer = own_offer(served.attributes)
-        self._loading: Loading | None = None
-        self._turn = asyncio.Lock()  # of who works with the store, in a thread
+    def __init__(self, served: ServerState, telling: MoveProgress, report: str | None) -> None:
+        super().__init__(served, telling, report, "unload")
         self._load = ""  # which load this is, as the partner has to name it
         self._next = 0  # number of the chunk that is wanted
-        self._source: Offer | None = None
+        self._source: StoreOffer | None = None
         self._checking: asyncio.Task[list[str]] | None = None
         self._checked = (0, 0)  # parts compared, of how many
         self._summary: dict[str, Tally] = {}
@@ -49,10 +40,7 @@ class LoadSide:
     # The side itself.
 
     async def run(self) -> str:
-        try:
-            self._loading = await asyncio.to_thread(Loading.open, self._served.attributes, report=self._report)
-        except StartRefused as refused:
-            raise await farewell(self._partner, self._offer, refused) from refused
+        await self._open(Loading.open)
         while True:
             self._telling.say(*self._where())
             done, _ = await asyncio.wait((self._result,), timeout=LOOK_SECONDS)
@@ -69,16 +57,12 @@ class LoadSide:
     def _where(self) -> tuple[str, int, int]:
         if self._checking is not None:
             return "comparing what was loaded", *self._checked
-        if self._source is None or self._loading is None:
+        if self._source is None or self._store is None:
             return f"waiting for the unload broker at {self._partner.address}", 0, 0
-        return f"loading {self._source}", self._loading.parts, self._source.parts
+        return f"loading {self._source}", self._store.parts, self._source.parts
 
-    async def close(self) -> None:
-        async with self._turn:
-            if self._loading is not None:
-                await asyncio.to_thread(self._loading.close)
-                self._loading = None
-        await self._partner.close()
+    def _partner_failed(self, text: str) -> None:
+        self._fail(text)
 
     def _fail(self, text: str) -> None:
         if not self._result.done():
@@ -86,43 +70,36 @@ class LoadSide:
 
     # What the partner asks.
 
-    async def answer(self, verb: str, names: tuple[str, ...], body: bytes) -> dict[str, Any]:
-        if verb == "confirm":
-            return self._partner.confirm(nonce_in(body))
-        if verb == "failed":
-            text, nonce = failure_in(body, self._offer)
-            await self._partner.see_confirmed(nonce)
-            self._fail(f"the unload broker has failed: {text}")
-            return {"offer": encode_offer(self._offer)}
-        if self._loading is None or self._turn.locked() or self._result.done():
-            raise Refused(503, "the load broker is at work: ask again")
+    async def _answer(self, verb: str, names: tuple[str, ...], body: bytes) -> dict[str, Any]:
+        if self._store is None or self._turn.locked() or self._result.done():
+            raise ExchangeRefused(503, "the load broker is at work: ask again")
         if verb == "hello":
             return await self._hello(body)
         if not names or names[0] != self._load:
-            raise Refused(409, "no such load: it has to begin anew")
+            raise ExchangeRefused(409, "no such load: it has to begin anew")
         if verb == "chunk" and len(names) == 2 and names[1].isdecimal():
             return await self._chunk(int(names[1]), body)
         if verb == "check":
             return await self._check(body)
         if verb == "end":
             return self._end()
-        raise Refused(404, f"no such request: {verb}")
+        return await super()._answer(verb, names, body)
 
     async def _hello(self, body: bytes) -> dict[str, Any]:
         nonce, source = hello_in(body)
         await self._partner.see_confirmed(nonce)
         async with self._turn:
             self._checking, self._load = None, ""
-            loading = self._loading
+            loading = self._store
             assert loading is not None, "the store is open while it is asked"
             try:
                 is_new = await asyncio.to_thread(loading.begin, source)
             except MoveRefused as refused:
                 self._fail(str(refused))
-                raise Refused(422, str(refused)) from None
+                raise ExchangeRefused(422, str(refused)) from None
             except (StoreError, StartRefused) as failure:
                 self._fail(f"the load cannot begin: {failure}")
-                raise Refused(422, f"the load cannot begin: {failure}") from None
+                raise ExchangeRefused(422, f"the load cannot begin: {failure}") from None
             self._load, self._next, self._source = secrets.token_hex(8), 0, source
         _log.info("%s: %s", "the load begins" if is_new else "loaded before, and only compared", source)
         return {"load": self._load, "is_new": is_new, "offer": encode_offer(loading.offer)}
@@ -131,15 +108,15 @@ class LoadSide:
         if number == self._next - 1:  # its answer was lost
             return {"next": self._next}
         if number != self._next:
-            raise Refused(409, f"chunk {number} comes out of turn: {self._next} was expected")
+            raise ExchangeRefused(409, f"chunk {number} comes out of turn: {self._next} was expected")
         async with self._turn:
-            loading = self._loading
+            loading = self._store
             assert loading is not None, "the store is open while it is asked"
             try:
                 await asyncio.to_thread(loading.take, body)
             except (StoreError, NotAReplica, StartRefused) as failure:
                 self._fail(f"the store cannot be loaded: {failure}")
-                raise Refused(422, f"the store cannot be loaded: {failure}") from None
+                raise ExchangeRefused(422, f"the store cannot be loaded: {failure}") from None
             self._next += 1
         return {"next": self._next}
 
@@ -155,11 +132,11 @@ class LoadSide:
             found = self._checking.result()
         except (StoreError, NotAReplica) as failure:
             self._fail(f"what was loaded cannot be compared: {failure}")
-            raise Refused(422, f"what was loaded cannot be compared: {failure}") from None
+            raise ExchangeRefused(422, f"what was loaded cannot be compared: {failure}") from None
         if found:
             text = "what was loaded is not what was unloaded: " + "; ".join(found)
             self._fail(text)
-            raise Refused(422, text)
+            raise ExchangeRefused(422, text)
         asyncio.get_running_loop().call_later(LINGER_SECONDS, self._end)
         return {"state": "equal"}
 
@@ -170,7 +147,7 @@ class LoadSide:
             if done % 1000 == 0:
                 loop.call_soon_threadsafe(self._note, done, total)
 
-        loading = self._loading
+        loading = self._store
         assert loading is not None, "the store is open while it is asked"
         return await asyncio.to_thread(loading.check, self._summary, last, progress)
 
@@ -180,7 +157,7 @@ class LoadSide:
     def _end(self) -> dict[str, Any]:
         is_equal = self._checking is not None and self._checking.done() and not self._checking.cancelled()
         if not is_equal:
-            raise Refused(409, "it has not been compared yet")
+            raise ExchangeRefused(409, "it has not been compared yet")
         if not self._result.done():
             owner = "" if self._source is None else self._source.owner
             start = f"start it with PSTORE=HOT and BROKER-ID={owner}, and never beside the old one"

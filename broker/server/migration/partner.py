@@ -1,8 +1,10 @@
-"""The other server of a move, asked over HTTP at the address that the attributes name."""
+"""One side of a move, and the server of the other side: asked over HTTP at the address that the attributes name."""
 
+import asyncio
 import logging
 import secrets
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from oms_journal.journal.extras import brought_by
 
@@ -10,12 +12,16 @@ with brought_by("server"):
     import httpx
 
 from oms_journal.broker.attributes.attributes import Attributes
-from oms_journal.broker.migration.agreement import Offer, decode_offer, encode_offer
+from oms_journal.broker.migration.agreement import StoreOffer, decode_offer, encode_offer
+from oms_journal.broker.migration.load import Loading
+from oms_journal.broker.migration.unload import Unloading, own_offer
 from oms_journal.broker.reachability import reason_of
-from oms_journal.broker.server.migration.progress import MoveFailed, Refused
+from oms_journal.broker.server.migration.exchange import ExchangeRefused, MoveFailed, MoveProgress, failure_in, nonce_in
 from oms_journal.broker.server.runtime.partner import answer_of, partner_client, partner_url
+from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.store.start import StartRefused
 
+S = TypeVar("S", Loading, Unloading)
 _log = logging.getLogger("oms.server")
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0  # for one chunk
@@ -70,13 +76,13 @@ class Partner:
             self._nonces.discard(nonce)
 
     def confirm(self, nonce: str) -> dict[str, Any]:
-        """Answer a partner that asks whether it was this server. Refused."""
+        """Answer a partner that asks whether it was this server. ExchangeRefused."""
         if nonce not in self._nonces:
-            raise Refused(409, "it was not this broker that asked")
+            raise ExchangeRefused(409, "it was not this broker that asked")
         return {}
 
     async def see_confirmed(self, nonce: str) -> None:
-        """See that a request came from the partner that this server's own attributes name. Refused."""
+        """See that a request came from the partner that this server's own attributes name. ExchangeRefused."""
         try:
             await self.ask("confirm", {"nonce": nonce})
         except Unreachable as failure:
@@ -86,9 +92,9 @@ class Partner:
         else:
             return
         _log.warning("a request that said to be the partner's is not answered: %s", text)
-        raise Refused(503, text)
+        raise ExchangeRefused(503, text)
 
-    async def farewell(self, text: str, mine: Offer) -> Offer | None:
+    async def farewell(self, text: str, mine: StoreOffer) -> StoreOffer | None:
         """Say that this side has failed, so that the other one stops too; return what that one has, if it answers."""
         try:
             said = {"text": text, "offer": encode_offer(mine)}
@@ -102,9 +108,57 @@ class Partner:
         await self._client.aclose()
 
 
-async def farewell(partner: Partner, mine: Offer, refused: StartRefused) -> MoveFailed | StartRefused:
-    """Tell the partner that the store cannot be opened; return why that is, now that its store is known."""
-    theirs = await partner.farewell(refused.text, mine)
-    if theirs is not None and mine.is_same_store(theirs):
-        return MoveFailed(f"both brokers have the same store, {mine}")
-    return refused
+class MoveSide(Generic[S]):
+    """This server's side of a move. `other` is what the partner does: load or unload."""
+
+    def __init__(self, served: ServerState, telling: MoveProgress, report: str | None, other: str) -> None:
+        self._attributes = served.attributes
+        self._telling = telling
+        self._report = report
+        self._other = other
+        self._partner = Partner(served.attributes, other)
+        self._offer = own_offer(served.attributes)
+        self._store: S | None = None  # once it is open
+        self._turn = asyncio.Lock()  # of who works with the store, in a thread
+
+    async def run(self) -> str:
+        """Move the store; return what was moved, for people. MoveFailed, StartRefused."""
+        raise NotImplementedError
+
+    async def _open(self, opened: Callable[..., S]) -> S:
+        """Return the store, opened. Where it cannot be, the partner is told."""
+        try:
+            self._store = await asyncio.to_thread(opened, self._attributes, report=self._report)
+        except StartRefused as refused:
+            theirs = await self._partner.farewell(refused.text, self._offer)
+            if theirs is not None and self._offer.is_same_store(theirs):
+                raise MoveFailed(f"both brokers have the same store, {self._offer}") from refused
+            raise
+        return self._store
+
+    async def close(self) -> None:
+        """Let go of the store."""
+        async with self._turn:
+            if self._store is not None:
+                await asyncio.to_thread(self._store.close)
+                self._store = None
+        await self._partner.close()
+
+    async def answer(self, verb: str, names: tuple[str, ...], body: bytes) -> dict[str, Any]:
+        """Answer a request of the partner. ExchangeRefused."""
+        if verb == "confirm":
+            return self._partner.confirm(nonce_in(body))
+        if verb == "failed":
+            text, nonce = failure_in(body, self._offer)
+            await self._partner.see_confirmed(nonce)
+            self._partner_failed(f"the {self._other} broker has failed: {text}")
+            return {"offer": encode_offer(self._offer)}
+        return await self._answer(verb, names, body)
+
+    async def _answer(self, verb: str, _names: tuple[str, ...], _body: bytes) -> dict[str, Any]:
+        """Answer what only this side is asked."""
+        raise ExchangeRefused(404, f"no such request: {verb}")
+
+    def _partner_failed(self, text: str) -> None:
+        """Let the move fail."""
+        raise NotImplementedError

@@ -6,8 +6,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from oms_journal.broker.migration.stream import CHUNK_BYTES
-from oms_journal.broker.server.migration.progress import Refused
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.migration.exchange import ExchangeRefused
+from oms_journal.broker.server.runtime.state import ServerState
 
 _SIDES = {"load": "PSTORE-LOAD", "unload": "PSTORE-UNLOAD"}
 
@@ -18,7 +18,7 @@ def moving_routes() -> list[Route]:
 
 
 async def _answer(request: Request) -> Response:
-    served: Served = request.app.state.served
+    served: ServerState = request.app.state.served
     side, rest = request.path_params["side"], request.path_params["rest"]
     if side not in _SIDES:
         raise HTTPException(404, f"no such side of a move: {side}")
@@ -32,5 +32,5 @@ async def _answer(request: Request) -> Response:
     verb, *names = rest.split("/")
     try:
         return JSONResponse(await served.moving.answer(verb, tuple(names), bytes(body)))
-    except Refused as refused:
+    except ExchangeRefused as refused:
         raise HTTPException(refused.status, str(refused)) from None

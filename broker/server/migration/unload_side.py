@@ -13,11 +13,11 @@ from oms_journal.broker.migration.agreement import (
     partner_refusal,
 )
 from oms_journal.broker.migration.stream import told
-from oms_journal.broker.migration.unload import Unloading, own_offer
-from oms_journal.broker.server.migration.partner import HELLO_SECONDS, Partner, PartnerSays, Unreachable, farewell
-from oms_journal.broker.server.migration.progress import MoveFailed, Refused, Telling, failure_in, nonce_in
-from oms_journal.broker.server.runtime.state import Served
-from oms_journal.broker.store.start import StartRefused, StoreError
+from oms_journal.broker.migration.unload import Unloading
+from oms_journal.broker.server.migration.exchange import MoveFailed, MoveProgress
+from oms_journal.broker.server.migration.partner import HELLO_SECONDS, MoveSide, PartnerSays, Unreachable
+from oms_journal.broker.server.runtime.state import ServerState
+from oms_journal.broker.store.start import StoreError
 
 _log = logging.getLogger("oms.server")
 PAUSE_SECONDS = 1.0  # between two hellos
@@ -28,28 +28,19 @@ class _Interrupted(Exception):
     """The load has to begin anew."""
 
 
-class UnloadSide:
+class UnloadSide(MoveSide[Unloading]):
     """This server's side of an unload."""
 
-    def __init__(self, served: Served, telling: Telling, report: str | None) -> None:
-        self._served = served
-        self._telling = telling
-        self._report = report
-        self._partner = Partner(served.attributes, "load")
-        self._offer = own_offer(served.attributes)
-        self._unloading: Unloading | None = None
+    def __init__(self, served: ServerState, telling: MoveProgress, report: str | None) -> None:
+        super().__init__(served, telling, report, "load")
         self._heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # that the partner has failed
-        self._turn = asyncio.Lock()  # of who reads the store, in a thread
 
     # The side itself.
 
     async def run(self) -> str:
-        try:
-            self._unloading = await asyncio.to_thread(Unloading.open, self._served.attributes, report=self._report)
-        except StartRefused as refused:
-            raise await farewell(self._partner, self._offer, refused) from refused
-        self._offer = self._unloading.offer
-        moving = asyncio.ensure_future(self._move(self._unloading))
+        unloading = await self._open(Unloading.open)
+        self._offer = unloading.offer
+        moving = asyncio.ensure_future(self._move(unloading))
         try:
             await asyncio.wait((moving, self._heard), return_when=asyncio.FIRST_COMPLETED)
             if not moving.done():
@@ -64,23 +55,9 @@ class UnloadSide:
         _log.info("%s", text)
         return text
 
-    async def close(self) -> None:
-        async with self._turn:
-            if self._unloading is not None:
-                await asyncio.to_thread(self._unloading.close)
-                self._unloading = None
-        await self._partner.close()
-
-    async def answer(self, verb: str, names: tuple[str, ...], body: bytes) -> dict[str, Any]:
-        if verb == "confirm":
-            return self._partner.confirm(nonce_in(body))
-        if verb == "failed":
-            text, nonce = failure_in(body, self._offer)
-            await self._partner.see_confirmed(nonce)
-            if not self._heard.done():
-                self._heard.set_result(f"the load broker has failed: {text}")
-            return {"offer": encode_offer(self._offer)}
-        raise Refused(404, f"no such request: {verb}")
+    def _partner_failed(self, text: str) -> None:
+        if not self._heard.done():
+            self._heard.set_result(text)
 
     # Moving.
 

@@ -74,7 +74,7 @@ class WebLimits:
 T = TypeVar("T")
 
 
-def holder_of_most(held: Mapping[T, int], user_of: Callable[[T], str]) -> T:
+def largest_holder(held: Mapping[T, int], user_of: Callable[[T], str]) -> T:
     """Return which holder of the user with most bytes has most of them. There is at least one."""
     of_users: dict[str, int] = {}
     for holder, size in held.items():

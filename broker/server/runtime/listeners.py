@@ -12,6 +12,8 @@ import socket
 from contextlib import suppress
 from typing import Any
 
+BACKLOG = 1024  # connections that wait to be accepted
+
 
 def address(listening: socket.socket) -> str:
     """Return HOST:PORT."""

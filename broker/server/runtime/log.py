@@ -49,8 +49,8 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _log = logging.getLogger("oms.server")
 
 
-class Complaints:
-    """An exception handler for a loop: `loop.set_exception_handler(Complaints())`."""
+class LoopErrorLog:
+    """An exception handler for a loop: `loop.set_exception_handler(LoopErrorLog())`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -98,14 +98,14 @@ async def sees_no_store(attributes: Attributes) -> bool:
     return False
 
 
-def release() -> str:
+def minor_version() -> str:
     """Return what of the version both brokers must have alike: the first two numbers."""
     return ".".join(version().split(".")[:2])
 
 
 def introduction(attributes: Attributes, nonce: str) -> dict[str, str]:
     """Return what both brokers must have alike; the security settings so that nobody learns them."""
-    return {"version": release(), "platform": platform(), "security": _seal(attributes, nonce)}
+    return {"version": minor_version(), "platform": platform(), "security": _seal(attributes, nonce)}
 
 
 def ping_header(attributes: Attributes, owner: int, count: int) -> str:

@@ -33,12 +33,12 @@ class Answering(Protocol):
     """This server's side of a store's move to another server."""
 
     async def answer(self, verb: str, names: tuple[str, ...], body: bytes) -> dict[str, Any]:
-        """Answer a request of the partner. `moving_words.Refused`."""
+        """Answer a request of the partner. `ExchangeRefused`."""
         ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Served:
+class ServerState:
     """A server's own state. Routes find it as `request.app.state.served`; only the server changes it."""
 
     attributes: Attributes

@@ -82,7 +82,7 @@ def _no_password() -> str:
     raise ValueError("the key has a password; a server needs one without")
 
 
-class Door:
+class TlsDoor:
     """Makes protocols for `create_server` whose connections are encrypted before those of `make` hear of them."""
 
     def __init__(self, certificate: Certificate, make: Callable[[], asyncio.Protocol]) -> None:
@@ -97,7 +97,7 @@ class Door:
 class _Waiting(asyncio.Protocol):
     """A connection before it is encrypted; what comes in the very moment is kept for whom it is for."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: TlsDoor) -> None:
         self._door = door
         self._loop = asyncio.get_running_loop()
         self._early: list[bytes] = []

@@ -19,7 +19,7 @@ from oms_journal.broker.attributes.attributes import BrokerAttributes
 from oms_journal.broker.rights import OPEN, Guard
 from oms_journal.broker.server.runtime.log import event
 from oms_journal.broker.server.runtime.tls import Certificate, CertificateInvalid
-from oms_journal.broker.server.security.user_guard import UserGuard
+from oms_journal.broker.server.security.user_guard import UsersFileGuard
 from oms_journal.broker.server.security.users import UsersInvalid
 
 _log = logging.getLogger("oms.security")
@@ -45,7 +45,7 @@ class Access:
     def open(cls, attributes: BrokerAttributes) -> "Access":
         """Return the access that the attributes ask for. AccessRefused."""
         try:
-            guard = UserGuard.open(Path(attributes.users_file)) if attributes.users_file else OPEN
+            guard = UsersFileGuard.open(Path(attributes.users_file)) if attributes.users_file else OPEN
         except UsersInvalid as invalid:
             raise AccessRefused(str(invalid)) from invalid
         _check_authority(attributes)
@@ -73,14 +73,14 @@ class Access:
     ) -> None:
         for task in self._watching:
             task.cancel()
-        if isinstance(self.guard, UserGuard):
+        if isinstance(self.guard, UsersFileGuard):
             self.guard.close()
 
     async def _watch(self) -> None:
         """Look for ever whether users or the certificate have changed."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if isinstance(self.guard, UserGuard):
+            if isinstance(self.guard, UsersFileGuard):
                 self.guard.look_again()
             if self.certificate is not None:
                 self.certificate.look()

@@ -19,7 +19,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def warn_of_wide(attributes: Attributes) -> None:
+def warn_of_wide_modes(attributes: Attributes) -> None:
     """Say in the log what others can reach. Changes nothing, and raises nothing."""
     if attributes.broker.pstore != "NO":
         kind, place = place_of(attributes)

@@ -27,7 +27,7 @@ class Cost(NamedTuple):
 COST = Cost()
 
 
-class Stored(NamedTuple):
+class PasswordHash(NamedTuple):
     """What is kept of a password."""
 
     cost: Cost
@@ -38,7 +38,7 @@ class Stored(NamedTuple):
         return ":".join(["scrypt", *map(str, self.cost), _text(self.salt), _text(self.digest)])
 
     def __repr__(self) -> str:
-        return "Stored(…)"  # not even the hash belongs into a log
+        return "PasswordHash(…)"  # not even the hash belongs into a log
 
     def fits(self, password: str) -> bool:
         """Return whether it is this password. Takes some 0.1 s, in which other threads run."""
@@ -48,7 +48,7 @@ class Stored(NamedTuple):
         return hmac.compare_digest(_digest(data, self.salt, self.cost), self.digest)
 
 
-def stored(password: str, cost: Cost = COST) -> Stored:
+def hash_password(password: str, cost: Cost = COST) -> PasswordHash:
     """Return what is kept of a new password. ValueError for one that is too short or too long, with the reason."""
     if len(password) < PASSWORD_CHARACTERS_MIN:
         raise ValueError(f"a password has at least {PASSWORD_CHARACTERS_MIN} characters, not {len(password)}")
@@ -56,15 +56,15 @@ def stored(password: str, cost: Cost = COST) -> Stored:
     if len(data) > PASSWORD_BYTES_MAX:
         raise ValueError(f"a password has at most {PASSWORD_BYTES_MAX:,} bytes, not {len(data):,}")
     salt = secrets.token_bytes(_SALT_BYTES)
-    return Stored(cost, salt, _digest(data, salt, cost))
+    return PasswordHash(cost, salt, _digest(data, salt, cost))
 
 
-def nobodys(cost: Cost = COST) -> Stored:
+def nobodys(cost: Cost = COST) -> PasswordHash:
     """Return what no password fits, and takes as long to find that out."""
-    return Stored(cost, secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_HASH_BYTES))
+    return PasswordHash(cost, secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_HASH_BYTES))
 
 
-def parse(text: str) -> Stored:
+def parse_password_hash(text: str) -> PasswordHash:
     """Return what the text says; ValueError for anything that `str` does not write."""
     kind, *rest = text.split(":")
     if kind != "scrypt" or len(rest) != 5 or not all(part.isascii() and part.isdecimal() for part in rest[:3]):
@@ -78,7 +78,7 @@ def parse(text: str) -> Stored:
         raise ValueError("the salt or the hash is not base64") from None
     if len(salt) < _SALT_BYTES or len(digest) != _HASH_BYTES:
         raise ValueError("the salt or the hash is cut short")
-    return Stored(cost, salt, digest)
+    return PasswordHash(cost, salt, digest)
 
 
 def _digest(data: bytes, salt: bytes, cost: Cost) -> bytes:

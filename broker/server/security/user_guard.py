@@ -17,11 +17,11 @@ from pathlib import Path
 
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import Code
-from oms_journal.broker.rights import Guard, Identity, Refusal, Refused, Right, refusal
+from oms_journal.broker.rights import Denial, Guard, Identity, LogonRefused, Right, check_call
 from oms_journal.broker.server.runtime.log import event
 from oms_journal.broker.server.security.login_attempts import LoginBounds, LoginLimit
 from oms_journal.broker.server.security.passwords import COST, Cost, nobodys
-from oms_journal.broker.server.security.users import USER_BYTES_MAX, User, Users, UsersInvalid, read
+from oms_journal.broker.server.security.users import USER_BYTES_MAX, User, Users, UsersInvalid, read_users
 
 _log = logging.getLogger("oms.security")
 CHECKS_AT_ONCE = 2  # each takes 32 MiB
@@ -34,7 +34,7 @@ _Seen = tuple[int, int, int, int]
 class UserIdentity(Identity):
     """A user of the file, as it was when it logged on."""
 
-    def __init__(self, guard: "UserGuard", user: User, peer: str) -> None:
+    def __init__(self, guard: "UsersFileGuard", user: User, peer: str) -> None:
         super().__init__(user.name, peer)
         self._guard = guard
         self._record = user
@@ -47,7 +47,7 @@ class UserIdentity(Identity):
         return self.is_current and self._record.may(right, name)
 
 
-class UserGuard(Guard):
+class UsersFileGuard(Guard):
     """Lets in who is in the users file. Made by `open`; `look_again` is to be called every few seconds."""
 
     is_open = False
@@ -62,32 +62,32 @@ class UserGuard(Guard):
         self._right: dict[str, tuple[User, bytes]] = {}  # passwords that were found right, of each user the last
         self._checks = ThreadPoolExecutor(CHECKS_AT_ONCE, "oms-password")
         self._turn = asyncio.Semaphore(CHECKS_AT_ONCE)
-        self._waiting: dict[tuple[str, str, bytes], asyncio.Task[User | Refused]] = {}
+        self._waiting: dict[tuple[str, str, bytes], asyncio.Task[User | LogonRefused]] = {}
         self._seen = _seen(path)
         self._said = ""  # what is wrong with the file
         self._noted = 0  # logins that were refused, since it was looked last
 
     @classmethod
-    def open(cls, path: Path, *, bounds: LoginBounds | None = None, cost: Cost = COST) -> "UserGuard":
+    def open(cls, path: Path, *, bounds: LoginBounds | None = None, cost: Cost = COST) -> "UsersFileGuard":
         """Return the guard of a users file. UsersInvalid."""
-        return cls(path, read(path), bounds=bounds, cost=cost)
+        return cls(path, read_users(path), bounds=bounds, cost=cost)
 
     # Logging on.
 
     async def log_on(self, user: str, password: str, peer: str) -> Identity:
-        """Return the user; `peer` is the address that it comes from. Refused."""
+        """Return the user; `peer` is the address that it comes from. LogonRefused."""
         self.look()
         if not user or not password:
-            raise Refused(Code.PASSWORD_WRONG, "a user and its password are needed")
+            raise LogonRefused(Code.PASSWORD_WRONG, "a user and its password are needed")
         late = self._too_often(user, peer)
         if late is not None:
             raise late
         found = await self._checked(user, password, peer)
-        if isinstance(found, Refused):
+        if isinstance(found, LogonRefused):
             raise found
         return UserIdentity(self, found, peer)
 
-    async def _checked(self, user: str, password: str, peer: str) -> User | Refused:
+    async def _checked(self, user: str, password: str, peer: str) -> User | LogonRefused:
         mark = self._mark(password)
         known = self._right.get(user)
         if known is not None and known[0] is self.users.get(user) and hmac.compare_digest(known[1], mark):
@@ -97,12 +97,12 @@ class UserGuard(Guard):
         task = self._waiting.get(key)
         if task is None:
             if len(self._waiting) >= CHECKS_WAITING_MAX:
-                return Refused(Code.QUEUE_FULL, "too many log on at the same time")
+                return LogonRefused(Code.QUEUE_FULL, "too many log on at the same time")
             task = self._waiting[key] = asyncio.get_running_loop().create_task(self._check(user, password, peer))
             task.add_done_callback(lambda _: self._waiting.pop(key, None))
         return await asyncio.shield(task)
 
-    async def _check(self, user: str, password: str, peer: str) -> User | Refused:
+    async def _check(self, user: str, password: str, peer: str) -> User | LogonRefused:
         """Look at a password when its turn has come, unless those before it were wrong too often by then."""
         async with self._turn:
             late = self._too_often(user, peer)
@@ -114,18 +114,18 @@ class UserGuard(Guard):
             if record is None or not is_right or record is not self.users.get(user):
                 self._limit.failed(user, peer, time.monotonic())
                 self._note("login_refused", user, peer, _WRONG)
-                return Refused(Code.PASSWORD_WRONG, _WRONG)
+                return LogonRefused(Code.PASSWORD_WRONG, _WRONG)
         self._limit.succeeded(user, peer)
         self._right[user] = (record, self._mark(password))
         return record
 
-    def _too_often(self, user: str, peer: str) -> Refused | None:
+    def _too_often(self, user: str, peer: str) -> LogonRefused | None:
         wait = self._limit.seconds_to_wait(user, peer, time.monotonic())
         if not wait:
             return None
         text = f"too many wrong passwords; try again in {wait + 1:.0f} seconds"
         self._note("login_limited", user, peer, text)
-        return Refused(Code.ACCESS_AT_THIS_TIME, text)
+        return LogonRefused(Code.ACCESS_AT_THIS_TIME, text)
 
     def _mark(self, password: str) -> bytes:
         return hmac.digest(self._key, password.encode("utf-8", "surrogatepass"), "sha256")
@@ -139,8 +139,8 @@ class UserGuard(Guard):
 
     # Rights.
 
-    def refusal(self, identity: Identity, request: Request) -> Refusal | None:
-        return refusal(identity, request)
+    def check_call(self, identity: Identity, request: Request) -> Denial | None:
+        return check_call(identity, request)
 
     # The file.
 
@@ -158,7 +158,7 @@ class UserGuard(Guard):
             return
         self._seen = seen
         try:
-            fresh = read(self.path)
+            fresh = read_users(self.path)
         except UsersInvalid as invalid:
             if str(invalid) != self._said:
                 self._said = str(invalid)

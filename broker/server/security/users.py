@@ -26,8 +26,8 @@ from typing import Any
 
 from oms_journal.broker.block import FIELDS
 from oms_journal.broker.codes import BrokerError
-from oms_journal.broker.destinations import ToService, ToTopic, parse
-from oms_journal.broker.patterns import fits
+from oms_journal.broker.destinations import ToService, ToTopic, parse_destination
+from oms_journal.broker.patterns import matches
 from oms_journal.broker.rights import BROKER, Right, escaped, service_name, topic_name
 from oms_journal.broker.server.security import passwords
 from oms_journal.broker.service_text import PART_BYTES, QUEUE_CLASS
@@ -54,7 +54,7 @@ class User:
     """A user and its rights. It remembers what it has been asked."""
 
     name: str
-    password: passwords.Stored
+    password: passwords.PasswordHash
     allow: Patterns = field(default_factory=dict)
     deny: Patterns = field(default_factory=dict)
     _known: dict[tuple[Right, str], bool] = field(default_factory=dict, compare=False, repr=False)
@@ -71,9 +71,11 @@ class User:
 
     def _has(self, right: Right, name: str) -> bool:
         rights = (right, Right.ADMINISTER) if right is Right.LOOK else (right,)
-        if fits(self.deny.get(right, ()), name):
+        if matches(self.deny.get(right, ()), name):
             return False
-        return any(fits(self.allow.get(each, ()), name) and not fits(self.deny.get(each, ()), name) for each in rights)
+        return any(
+            matches(self.allow.get(each, ()), name) and not matches(self.deny.get(each, ()), name) for each in rights
+        )
 
 
 Users = Mapping[str, User]
@@ -108,7 +110,7 @@ def _queues(text: str) -> str:
 
 def _destination(text: str) -> object:
     try:
-        return parse(text)
+        return parse_destination(text)
     except BrokerError as refusal:
         raise ValueError(refusal.text) from None
 
@@ -126,7 +128,7 @@ def checked_name(name: str) -> str:
 # Reading.
 
 
-def read(path: Path) -> Users:
+def read_users(path: Path) -> Users:
     """Return the users of a file that nobody but its owner can read. UsersInvalid."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -191,7 +193,7 @@ def _user(name: str, said: Any) -> User:
     if not isinstance(password, str):
         raise ValueError(f"{name} has no password")
     try:
-        kept = passwords.parse(password)
+        kept = passwords.parse_password_hash(password)
     except ValueError as failure:
         raise ValueError(f"the password of {name}: {failure}") from None
     allow, deny = (_rights(name, members.get(word, {})) for word in ("allow", "deny"))

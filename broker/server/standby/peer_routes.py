@@ -18,10 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from oms_journal.broker.block_json import BadBlock, parsed
+from oms_journal.broker.block_json import BadBlock, parse_json
 from oms_journal.broker.drivers.open import spool_directory
 from oms_journal.broker.server.runtime.partner import PING_HEADER, introduction, ping_header, sees_no_store
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError
 from oms_journal.journal.lock import read_holder
@@ -38,7 +38,7 @@ def peer_routes() -> list[Route]:
 
 
 async def _ping(request: Request) -> Response:
-    served: Served = request.app.state.served
+    served: ServerState = request.app.state.served
     state = await _state(served)
     address = served.attributes.broker.partner_cluster_address
     seen = _seen_by_standby(served, request.headers.get(PING_HEADER, ""))
@@ -50,7 +50,7 @@ async def _ping(request: Request) -> Response:
     return JSONResponse(state)
 
 
-def _seen_by_standby(served: Served, said: str) -> tuple[int, int]:
+def _seen_by_standby(served: ServerState, said: str) -> tuple[int, int]:
     """Return the owner and the count that a ping proves the standby to have seen; (0, 0) where it proves nothing."""
     found = _PING.fullmatch(said)
     if found is None:
@@ -63,7 +63,7 @@ def _seen_by_standby(served: Served, said: str) -> tuple[int, int]:
     return seen if hmac.compare_digest(ours, said) else (0, 0)
 
 
-async def _state(served: Served) -> dict[str, Any]:
+async def _state(served: ServerState) -> dict[str, Any]:
     """Return the run mode, and what the lock file says when the store is this broker's."""
     state: dict[str, Any] = {"run_mode": served.run_mode, "is_ready": served.broker is not None}
     if served.run_mode == "STANDARD" and served.attributes.broker.pstore_type == "JOURNAL":
@@ -77,9 +77,9 @@ async def _state(served: Served) -> dict[str, Any]:
 
 
 async def _hello(request: Request) -> Response:
-    served: Served = request.app.state.served
+    served: ServerState = request.app.state.served
     try:
-        said = parsed(await request.body())
+        said = parse_json(await request.body())
     except BadBlock as failure:
         raise HTTPException(400, str(failure)) from None
     if not isinstance(said, dict) or said.keys() != HELLO or not all(_is_word(said[name]) for name in _WORDS):
@@ -93,7 +93,7 @@ def _is_word(said: object) -> bool:
     return isinstance(said, str) and said.isascii()
 
 
-def _faults(served: Served, said: dict[str, Any]) -> list[str]:
+def _faults(served: ServerState, said: dict[str, Any]) -> list[str]:
     """Return why whoever introduces itself is no standby for this broker."""
     attributes = served.attributes
     ours = introduction(attributes, said["nonce"])

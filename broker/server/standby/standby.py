@@ -25,8 +25,8 @@ from oms_journal.broker.server.runtime.partner import (
     ping_header,
     sees_no_store,
 )
-from oms_journal.broker.server.runtime.state import PortRefused, Served
-from oms_journal.broker.server.standby.watch import Verdict, Watch
+from oms_journal.broker.server.runtime.state import PortRefused, ServerState
+from oms_journal.broker.server.standby.watch import PartnerWatch, Verdict
 from oms_journal.broker.store.start import StartRefused
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DatabaseLocked, JournalError
@@ -55,7 +55,7 @@ class StandbyEnds(Exception):
 class Standby:
     """A standby, from its start to the end of a takeover."""
 
-    def __init__(self, served: Served, port: int) -> None:
+    def __init__(self, served: ServerState, port: int) -> None:
         self._served = served
         self._attributes: Attributes = served.attributes
         self._port = port  # where this broker answers its partner
@@ -65,7 +65,7 @@ class Standby:
         self._directory = spool_directory(served.attributes)
         self._client = partner_client(served.attributes, timeout=min(PING_SECONDS, self._interval / _STEPS))
         self._name = broker.partner_cluster_address or ""
-        self._watch = Watch(self._interval, asyncio.get_running_loop().time())
+        self._watch = PartnerWatch(self._interval, asyncio.get_running_loop().time())
         self._others = 0  # answers in a row that told of another store
         self._is_heard = False
         self._said: set[str] = set()  # what was logged of this silence

@@ -32,7 +32,7 @@ class Verdict(Enum):
 
 
 @dataclass(slots=True)
-class Watch:
+class PartnerWatch:
     """What was heard and seen, in seconds of one clock."""
 
     interval: float

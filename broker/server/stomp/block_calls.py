@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Function, Option, Request
-from oms_journal.broker.block_json import BadBlock, parsed, request_of, said_of
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.block_json import BadBlock, decode_request, encode_answer, parse_json
+from oms_journal.broker.codes import Code, refuse
 from oms_journal.broker.server.stomp.flow import Flow
 from oms_journal.broker.server.stomp.frames import Frame
 from oms_journal.broker.server.stomp.headers import TEMPORARY
@@ -35,7 +35,7 @@ CALLS: Mapping[Function, frozenset[Option]] = {
 }
 
 
-class Calls:
+class BlockCalls:
     """The control blocks of one connection."""
 
     def __init__(self, flow: Flow, subscription_to: Callable[[str], str], number: Callable[[], int]) -> None:
@@ -48,14 +48,14 @@ class Calls:
         """Carry out a call, once all that was begun before is answered. BrokerError."""
         headers = frame.headers
         if "transaction" in headers:
-            raise _refusal(Code.INVALID_OPTION, "a control block is in no transaction")
+            raise refuse(Code.INVALID_OPTION, "a control block is in no transaction")
         reply_to = headers.get("reply-to", "")
         if reply_to and (not reply_to.startswith(TEMPORARY) or reply_to == TEMPORARY):
-            raise _refusal(Code.INVALID_OPTION, "reply-to names /temp/LABEL")
+            raise refuse(Code.INVALID_OPTION, "reply-to names /temp/LABEL")
         try:
-            request, as_text = request_of(parsed(frame.body))
+            request, as_text = decode_request(parse_json(frame.body))
         except BadBlock as bad:
-            raise _refusal(Code.INVALID_FUNCTION, str(bad)) from None
+            raise refuse(Code.INVALID_FUNCTION, str(bad)) from None
         self._flow.speaker.speak_for(request)
         _check(request)
 
@@ -65,7 +65,7 @@ class Calls:
             self._flow.receipt(frame)
             self._flow.go_on()
 
-        self._flow.when_settled(lambda: self._flow.call(self._flow.outlet.ask, request, answered))
+        self._flow.when_settled(lambda: self._flow.call(request, answered))
 
     def _answer(self, frame: Frame, found: Answered, reply_to: str, *, as_text: bool) -> None:
         headers = {
@@ -76,7 +76,7 @@ class Calls:
         }
         if "correlation-id" in frame.headers:
             headers["correlation-id"] = frame.headers["correlation-id"]
-        body = json.dumps(said_of(found, as_text=as_text)).encode()
+        body = json.dumps(encode_answer(found, as_text=as_text)).encode()
         self._flow.outlet.say(Frame("MESSAGE", headers, body))
 
 
@@ -84,11 +84,7 @@ def _check(request: Request) -> None:
     """Refuse what the connection's own frames are for. BrokerError."""
     function, option = Function(request.function), Option(request.option)
     if function not in CALLS:
-        raise _refusal(Code.INVALID_FUNCTION, f"{function.name} is no call for {DESTINATION}: STOMP has frames for it")
+        raise refuse(Code.INVALID_FUNCTION, f"{function.name} is no call for {DESTINATION}: STOMP has frames for it")
     if option not in CALLS[function]:
         text = f"{function.name} with OPTION={option.name} is no call for {DESTINATION}: STOMP has frames for it"
-        raise _refusal(Code.INVALID_OPTION, text)
-
-
-def _refusal(code: Code, text: str) -> BrokerError:
-    return BrokerError(code, detailed(code, text))
+        raise refuse(Code.INVALID_OPTION, text)

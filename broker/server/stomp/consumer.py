@@ -3,10 +3,17 @@
 from collections.abc import Callable, Mapping
 
 from oms_journal.broker.block import FIELDS, Option, Reply, Request
-from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.destinations import Destination, InConversation, Temporary, ToService, ToTopic, parse
+from oms_journal.broker.codes import BrokerError, Code, refuse
+from oms_journal.broker.destinations import (
+    Destination,
+    InConversation,
+    Temporary,
+    ToService,
+    ToTopic,
+    parse_destination,
+)
 from oms_journal.broker.server.runtime.limits import StompLimits
-from oms_journal.broker.server.stomp.flow import Cancellable, Flow, Then
+from oms_journal.broker.server.stomp.flow import Flow
 from oms_journal.broker.server.stomp.foreign import check_is_single
 from oms_journal.broker.server.stomp.frames import V10, V12, Frame
 from oms_journal.broker.server.stomp.losses import Losses, Subscriber
@@ -16,14 +23,14 @@ from oms_journal.broker.server.stomp.subscriptions import (
     SETTLED,
     Acknowledged,
     ConversationSource,
-    Intake,
+    Feed,
+    FeedSource,
+    InFlight,
     ServiceSource,
-    Source,
-    Subscription,
+    StompSubscription,
     TopicSource,
-    Unit,
 )
-from oms_journal.broker.server.stomp.transactions import Taken, Transaction
+from oms_journal.broker.server.stomp.transactions import Transaction, TransactionAck
 
 PREFETCH = ("prefetch-count", "activemq.prefetchSize")
 NAMES = ("durable-subscription-name", "activemq.subscriptionName", "durable-subscriber-name")
@@ -39,10 +46,10 @@ class Consumer:
         self._flow = flow
         self._losses = losses
         self._number = 0  # of the last message that was handed out
-        self._flight: dict[int, Unit] = {}  # by that number
-        self._subscriptions: dict[str, Subscription] = {}
-        self._intakes: dict[Place, Intake] = {}
-        self._unwritten: list[Unit] = []  # to be committed once their last message has left
+        self._flight: dict[int, InFlight] = {}  # by that number
+        self._subscriptions: dict[str, StompSubscription] = {}
+        self._intakes: dict[Place, Feed] = {}
+        self._unwritten: list[InFlight] = []  # to be committed once their last message has left
         self._done = Acknowledged()  # of messages whose units are committed
         self._expected = 0  # conversations that are being begun, whose answers are to be awaited
         flow.on_end.append(self._stop)
@@ -53,7 +60,7 @@ class Consumer:
         self.stop_receiving()
         self._flight, self._intakes, self._unwritten = {}, {}, []
 
-    def _subscriber(self, intake: Intake) -> Subscriber:
+    def _subscriber(self, intake: Feed) -> Subscriber:
         source = intake.source
         which = source.label if isinstance(source, TopicSource) else ""  # one of several to a topic
         return (*self._flow.speaker.user_and_token, f"{source.where}{which}")
@@ -69,20 +76,20 @@ class Consumer:
     def subscribe(self, frame: Frame) -> None:
         """Begin to receive from a destination, once all that was begun before is answered."""
         headers = frame.headers
-        where = parse(_needed(headers, "destination"))
+        where = parse_destination(_needed(headers, "destination"))
         check_is_single(headers["destination"], "subscribe")
         id_ = headers.get("id") or (str(where) if self._flow.version == V10 else _needed(headers, "id"))
         if id_ in self._subscriptions:
-            raise _refusal(Code.INVALID_OPTION, f"there is a subscription {id_[:80]!r} already")
+            raise refuse(Code.INVALID_OPTION, f"there is a subscription {id_[:80]!r} already")
         if len(self._subscriptions) >= self.limits.subscriptions:
-            raise _refusal(Code.QUEUE_FULL, f"at most {self.limits.subscriptions:,} subscriptions")
+            raise refuse(Code.QUEUE_FULL, f"at most {self.limits.subscriptions:,} subscriptions")
         ack = headers.get("ack", AUTO)
         if ack not in ACK_MODES:
-            raise _refusal(Code.INVALID_OPTION, f"ack:{ack[:40]} is none of {', '.join(ACK_MODES)}")
-        subscription = Subscription(id_, ack, self._prefetch(headers))
+            raise refuse(Code.INVALID_OPTION, f"ack:{ack[:40]} is none of {', '.join(ACK_MODES)}")
+        subscription = StompSubscription(id_, ack, self._prefetch(headers))
         is_durable, name = _is_durable(headers), _name(headers)
         if is_durable and not isinstance(where, ToTopic):
-            raise _refusal(Code.INVALID_OPTION, "durable goes with a topic; what is sent to a service is kept anyway")
+            raise refuse(Code.INVALID_OPTION, "durable goes with a topic; what is sent to a service is kept anyway")
         if isinstance(where, ToTopic):
             label = (name and f"/{name}") if is_durable else f"\0{id_}"
             if is_durable:
@@ -96,25 +103,27 @@ class Consumer:
         """Refuse a durable subscription that this connection has already, or a name that is none. BrokerError."""
         token = self._flow.speaker.token + label
         if not token.isprintable():
-            raise _refusal(Code.INVALID_CHARACTER, "the name of a durable subscription is not text")
+            raise refuse(Code.INVALID_CHARACTER, "the name of a durable subscription is not text")
         if len(token.encode()) > TOKEN_BYTES_MAX:
             text = f"client-id and name of a durable subscription, {token[:80]!r}, have at most {TOKEN_BYTES_MAX} bytes"
-            raise _refusal(Code.OUT_OF_RANGE, text)
+            raise refuse(Code.OUT_OF_RANGE, text)
         for each in self._intakes.values():
             source = each.source
             if isinstance(source, TopicSource) and source.is_durable and (source.where, source.label) == (where, label):
                 text = f"this connection has that durable subscription to {where} already; name another one {NAMES[0]}"
-                raise _refusal(Code.INVALID_OPTION, text)
+                raise refuse(Code.INVALID_OPTION, text)
 
     def _prefetch(self, headers: Mapping[str, str]) -> int:
         text = next((headers[name] for name in PREFETCH if name in headers), None)
         if text is None:
             return self.limits.prefetch
         if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
-            raise _refusal(Code.INVALID_NUMBER, f"prefetch-count {text[:40]!r} is no number of messages")
+            raise refuse(Code.INVALID_NUMBER, f"prefetch-count {text[:40]!r} is no number of messages")
         return min(int(text), self.limits.prefetch_max)
 
-    def _begin(self, frame: Frame, subscription: Subscription, where: ToService | InConversation | Temporary) -> None:
+    def _begin(
+        self, frame: Frame, subscription: StompSubscription, where: ToService | InConversation | Temporary
+    ) -> None:
         if isinstance(where, Temporary):
             self._subscriptions[subscription.id] = subscription
             subscription.label = where.label
@@ -131,11 +140,11 @@ class Consumer:
         source = ServiceSource(speaker, where) if isinstance(where, ToService) else ConversationSource(speaker, where)
         self._receive_from(where, source, subscription, frame)
 
-    def _receive_from(self, place: Place, source: Source, subscription: Subscription, frame: Frame) -> None:
+    def _receive_from(self, place: Place, source: FeedSource, subscription: StompSubscription, frame: Frame) -> None:
         """Receive for a subscription, together with others to the same place."""
         self._subscriptions[subscription.id] = subscription
         known = self._intakes.get(place)
-        intake = self._intakes[place] = known or Intake(self, source)
+        intake = self._intakes[place] = known or Feed(self._flow, self, source)
         if known is None:
             intake.gets_one_at_a_time = self._losses.gets_one_at_a_time(self._subscriber(intake))
 
@@ -163,7 +172,7 @@ class Consumer:
             done = next((each for each in awaited if each.is_answered and not self._has_in_flight(each)), None)
             if done is None:
                 text = f"at most {self.limits.replies:,} conversations of a connection are without an answer"
-                raise _refusal(Code.QUEUE_FULL, text)
+                raise refuse(Code.QUEUE_FULL, text)
             self.is_over(done)
         self._expected += 1
 
@@ -178,11 +187,11 @@ class Consumer:
             intake.is_answered = False
         return intake is not None
 
-    def _has_in_flight(self, intake: Intake) -> bool:
+    def _has_in_flight(self, intake: Feed) -> bool:
         units = (*self._flight.values(), *self._unwritten)
         return intake.current is not None or any(unit.intake is intake for unit in units)
 
-    def _answered(self, intake: Intake) -> None:
+    def _answered(self, intake: Feed) -> None:
         """Note that an answer has arrived for good: of those that are awaited its conversation is the newest now."""
         source = intake.source
         if intake.label and isinstance(source, ConversationSource) and self._intakes.get(source.where) is intake:
@@ -194,16 +203,16 @@ class Consumer:
         where = InConversation(conv_id)
         if not conv_id or where in self._intakes:
             return
-        intake = self._intakes[where] = Intake(self, ConversationSource(self._flow.speaker, where))
+        intake = self._intakes[where] = Feed(self._flow, self, ConversationSource(self._flow.speaker, where))
         intake.label, intake.correlation = label, correlation
         subscription = self._subscribed_to(label)
         if subscription is None:
-            subscription = Subscription(str(Temporary(label)), AUTO, self.limits.prefetch)
+            subscription = StompSubscription(str(Temporary(label)), AUTO, self.limits.prefetch)
             subscription.label, subscription.is_automatic = label, True
             self._subscriptions[subscription.id] = subscription
         intake.add(subscription)
 
-    def _subscribed_to(self, label: str) -> Subscription | None:
+    def _subscribed_to(self, label: str) -> StompSubscription | None:
         return next((each for each in self._subscriptions.values() if each.label == label), None)
 
     def subscription_to(self, label: str) -> str:
@@ -219,11 +228,11 @@ class Consumer:
         id_ = headers.get("id") or _needed(headers, "id" if self._flow.version != V10 else "destination")
         subscription = self._subscriptions.get(id_)
         if subscription is None:
-            raise _refusal(Code.UOW_NOT_FOUND, f"there is no subscription {id_[:80]!r}")
+            raise refuse(Code.UOW_NOT_FOUND, f"there is no subscription {id_[:80]!r}")
         forgets = _is_durable(headers)
         self._flow.when_settled(lambda: self._leave(frame, subscription, forgets=forgets))
 
-    def _leave(self, frame: Frame, subscription: Subscription, *, forgets: bool) -> None:
+    def _leave(self, frame: Frame, subscription: StompSubscription, *, forgets: bool) -> None:
         """Give back what is in flight, and end the last one. The first counts, as where a connection is lost.
 
         DEREGISTER gives back by itself, and counts likewise.
@@ -249,7 +258,7 @@ class Consumer:
 
         self._flow.ask_all(requests, left, frame)
 
-    def _taken_back(self, intake: Intake, subscription: Subscription, *, is_untried: bool) -> list[Request]:
+    def _taken_back(self, intake: Feed, subscription: StompSubscription, *, is_untried: bool) -> list[Request]:
         """Return the calls that give back what is in flight to a subscription; none of them counts, or the first."""
         current = [intake.current] if intake.current is not None else []
         units = dict.fromkeys([*self._flight.values(), *current])
@@ -260,25 +269,6 @@ class Consumer:
         return [settle(Option.BACKOUT, unit.id, is_untried=is_untried or at > 0) for at, unit in enumerate(mine)]
 
     # What intakes do.
-
-    @property
-    def version(self) -> str:
-        return self._flow.version
-
-    @property
-    def is_open(self) -> bool:
-        return self._flow.is_open
-
-    @property
-    def is_writable(self) -> bool:
-        return self._flow.outlet.is_writable
-
-    def receive(self, request: Request, then: Then) -> Cancellable:
-        """Call the broker for the next message."""
-        return self._flow.outlet.ask(request, then)
-
-    def after(self, seconds: float, then: Callable[[], None]) -> Cancellable:
-        return self._flow.outlet.after(seconds, then)
 
     def number(self) -> int:
         """Return the number of the next message that is handed out."""
@@ -291,12 +281,12 @@ class Consumer:
         self._done.add(number)
         return number
 
-    def hand_out(self, frame: Frame, number: int, unit: Unit) -> None:
+    def hand_out(self, frame: Frame, number: int, unit: InFlight) -> None:
         """Send a message."""
         self._flight[number] = unit
         self._flow.outlet.hand_out(frame)
 
-    def handed_out_last(self, unit: Unit) -> None:
+    def handed_out_last(self, unit: InFlight) -> None:
         """Commit the unit once its messages have left."""
         self._unwritten.append(unit)
 
@@ -308,11 +298,7 @@ class Consumer:
         for intake in list(self._intakes.values()):
             intake.go_on()
 
-    def refuse(self, reply: Reply) -> None:
-        """End the connection: it can receive nothing."""
-        self._flow.fail(reply.code, reply.text)
-
-    def is_over(self, intake: Intake) -> None:
+    def is_over(self, intake: Feed) -> None:
         """A conversation is over."""
         self._intakes = {where: each for where, each in self._intakes.items() if each is not intake}
         for subscription in list(intake.subscriptions):
@@ -326,7 +312,7 @@ class Consumer:
         """Take an ACK or a NACK."""
         number = self._acknowledged(frame)
         unit = self._flight.get(number)
-        taken: list[tuple[int, Unit]] = []
+        taken: list[tuple[int, InFlight]] = []
         if unit is not None and unit.subscription.ack != AUTO:
             taken = unit.subscription.take(number)
         is_nack = frame.command == "NACK"
@@ -335,7 +321,7 @@ class Consumer:
             return
         if transaction is not None:
             if unit is not None:
-                transaction.taken.append(Taken(unit.subscription, taken, is_nack=is_nack))
+                transaction.taken.append(TransactionAck(unit.subscription, taken, is_nack=is_nack))
             self._flow.receipt(frame)
         elif is_nack:
             self.refuse_units(dict.fromkeys(each for _, each in taken))
@@ -384,7 +370,7 @@ class Consumer:
             raise BrokerError(Code.UOW_NOT_FOUND, text)
         return number
 
-    def _commit_all(self, units: list[Unit], frame: Frame) -> None:
+    def _commit_all(self, units: list[InFlight], frame: Frame) -> None:
         left = len(units)
         if not left:
             self._flow.receipt(frame)
@@ -398,7 +384,7 @@ class Consumer:
         for unit in units:
             self._commit(unit, committed, frame)
 
-    def _commit(self, unit: Unit, then: Callable[[], None], frame: Frame | None) -> None:
+    def _commit(self, unit: InFlight, then: Callable[[], None], frame: Frame | None) -> None:
         if unit.is_gone:
             then()
             return
@@ -415,13 +401,13 @@ class Consumer:
         """Make a call about a unit; when it is about an ACK it must be the one that settles it."""
         self._flow.ask(request, lambda _: then(), frame, allowed=SETTLED if frame is None else frozenset())
 
-    def committed(self, units: list[Unit]) -> None:
+    def committed(self, units: list[InFlight]) -> None:
         """Units were committed with a transaction."""
         for unit in units:
             self._is_done(unit)
             unit.intake.go_on()
 
-    def _is_done(self, unit: Unit) -> None:
+    def _is_done(self, unit: InFlight) -> None:
         for number in unit.numbers:
             self._done.add(number)
         self.forget(unit)
@@ -429,14 +415,14 @@ class Consumer:
         unit.intake.gets_one_at_a_time = False
         self._answered(unit.intake)
 
-    def refuse_units(self, units: Mapping[Unit, None] | list[Unit]) -> None:
+    def refuse_units(self, units: Mapping[InFlight, None] | list[InFlight]) -> None:
         """Give units back; when they come again the broker knows."""
         for unit in units:
             self.forget(unit)
             self._settle(unit.intake.source.settle(Option.BACKOUT, unit.id), unit.intake.go_on, None)
             unit.intake.go_on()
 
-    def forget(self, unit: Unit) -> None:
+    def forget(self, unit: InFlight) -> None:
         """Know a unit no longer as one that is in flight."""
         unit.intake.let_go(unit)
         for number in unit.numbers:
@@ -461,9 +447,5 @@ def _is_durable(headers: Mapping[str, str]) -> bool:
 def _needed(headers: Mapping[str, str], name: str) -> str:
     found = headers.get(name, "")
     if not found:
-        raise _refusal(Code.INVALID_OPTION, f"the header {name} is missing")
+        raise refuse(Code.INVALID_OPTION, f"the header {name} is missing")
     return found
-
-
-def _refusal(code: Code, text: str) -> BrokerError:
-    return BrokerError(code, detailed(code, text))

@@ -15,7 +15,7 @@ from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.stomp.frames import Frame
 from oms_journal.broker.server.stomp.headers import error_frame, receipt_frame
 from oms_journal.broker.server.stomp.login import LoggedOn
-from oms_journal.broker.sessions.requests import Speaker
+from oms_journal.broker.sessions.requests import RequestFactory
 
 Then = Callable[[Answered], None]
 _AWAY = frozenset({Code.LOGON_REQUIRED, Code.USER_UNKNOWN})  # the participant was silent too long
@@ -68,7 +68,7 @@ class Flow:
         self.outlet = outlet
         self.limits = limits
         self.version = ""  # until CONNECT
-        self.speaker = Speaker("", "", {})
+        self.speaker = RequestFactory("", "", {})
         self.is_connected = False
         self.is_open = True
         self.on_end: list[Callable[[], None]] = []  # told when the connection is over
@@ -126,19 +126,9 @@ class Flow:
         allowed: Collection[Code] = (),
     ) -> None:
         """Call the broker about a frame; a refusal ends the connection, unless its code is allowed."""
-        self.begun += 1
-        size = len(request.body)
-        self.bytes += size
 
         def answered(found: Answered) -> None:
             reply = found.reply
-            if reply.code in _AWAY and self.is_open and self.is_connected:
-                self._come_back(request, answered)
-                return
-            self.begun -= 1
-            self.bytes -= size
-            if not self.is_open:
-                return
             if reply.code is not Code.OK and reply.code not in allowed:
                 self.fail(reply.code, reply.text, frame)
                 return
@@ -146,25 +136,26 @@ class Flow:
                 then(reply)
             except BrokerError as refusal:
                 self.fail(refusal.code, refusal.text, frame)
-                return
-            self._settle()
 
-        self.outlet.ask(request, answered)
+        self.call(request, answered, size=len(request.body))
 
-    def call(self, ask: Callable[[Request, Then], object], request: Request, then: Then) -> None:
-        """Make a call whose answer is the client's own matter, whatever it says."""
+    def call(self, request: Request, then: Then, *, size: int = 0) -> None:
+        """Make a call whose answer is the client's own matter, whatever it says; `size` bytes are under way with it."""
         self.begun += 1
+        self.bytes += size
 
         def answered(found: Answered) -> None:
-            if found.reply.code in _AWAY and self.is_open:
+            if found.reply.code in _AWAY and self.is_open and self.is_connected:
                 self._come_back(request, answered)
                 return
             self.begun -= 1
+            self.bytes -= size
             if self.is_open:
                 then(found)
+            if self.is_open:
                 self._settle()
 
-        ask(request, answered)
+        self.outlet.ask(request, answered)
 
     def _settle(self) -> None:
         """Do what waits for all calls, if none is left."""
@@ -192,7 +183,7 @@ class Flow:
         """Log on again, since the broker has forgotten who was silent too long, and repeat the call."""
         self._away.append((request, answered))
         if len(self._away) == 1:
-            self.outlet.ask(self.speaker.say(Function.LOGON), self._came_back)
+            self.outlet.ask(self.speaker.request(Function.LOGON), self._came_back)
 
     def _came_back(self, found: Answered) -> None:
         away, self._away = self._away, []

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import Code, refuse
 from oms_journal.broker.server.stomp.frames import Frame
 
 _SEND, _SUBSCRIBE, _UNSUBSCRIBE, _NACK = ("SEND",), ("SUBSCRIBE",), ("UNSUBSCRIBE",), ("NACK",)
@@ -114,7 +114,7 @@ def check_headers(frame: Frame) -> None:
         if is_topic and name in _TYPES and value.upper() == "MULTICAST":
             continue
         text = f"{name}:{value[:40]} is not carried out: {foreign.instead}"
-        raise BrokerError(Code.INVALID_OPTION, detailed(Code.INVALID_OPTION, text))
+        raise refuse(Code.INVALID_OPTION, text)
 
 
 def check_is_single(destination: str, verb: str) -> None:
@@ -127,4 +127,4 @@ def check_is_single(destination: str, verb: str) -> None:
     name = destination.partition("/")[2].partition("/")[2]
     if _WILDCARDS.search(name) or _OPTIONS.search(name) or _SEVERAL.search(name):
         text = f"{destination[:80]!r} is no single destination: {verb} to each one, without wildcards and options"
-        raise BrokerError(Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, text))
+        raise refuse(Code.INVALID_SERVICE_NAME, text)

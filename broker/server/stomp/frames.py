@@ -235,7 +235,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def encode(frame: Frame, version: str) -> bytes:
+def encode_frame(frame: Frame, version: str) -> bytes:
     """Return the frame as bytes, with its content-length; ValueError when a header cannot be said in this version.
 
     A line feed stands behind its NUL: some clients read two bytes there, and lose a frame that follows at once.

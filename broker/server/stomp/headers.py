@@ -21,7 +21,7 @@ from typing import Any
 
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import NEW, UWSTATP_MAX, UWSTATP_NO, Reception, Reply, Store
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import Code, refuse
 from oms_journal.broker.destinations import Destination, InConversation, ToTopic
 from oms_journal.broker.server.stomp.frames import V10, V12, Frame, is_sayable
 from oms_journal.broker.service_text import destination_of
@@ -38,7 +38,7 @@ _OF_MESSAGE = frozenset(
 )
 
 
-def conversation_of(headers: Mapping[str, str], where: Destination) -> str | None:
+def conversation_header(headers: Mapping[str, str], where: Destination) -> str | None:
     """Return what the header `conversation` says of where the message goes, None for nothing.
 
     A MESSAGE says its conversation, and may be sent elsewhere with all its headers: the destination is what counts.
@@ -67,10 +67,7 @@ def terms_of(headers: Mapping[str, str]) -> dict[str, Any]:
     if persistent is not None:
         store = _STORES.get(persistent.lower())
         if store is None:
-            raise BrokerError(
-                Code.INVALID_STORE,
-                detailed(Code.INVALID_STORE, f"persistent:{persistent[:20]} is neither true nor false"),
-            )
+            raise refuse(Code.INVALID_STORE, f"persistent:{persistent[:20]} is neither true nor false")
         fields["store"] = store
     for name, field in _TEXTS.items():
         if name in headers:
@@ -79,7 +76,7 @@ def terms_of(headers: Mapping[str, str]) -> dict[str, Any]:
     if multiples is not None:
         if not (multiples.isascii() and multiples.isdigit() and len(multiples) <= 3 and int(multiples) <= UWSTATP_MAX):
             text = f"status-lifetimes is a number up to {UWSTATP_MAX}"
-            raise BrokerError(Code.OUT_OF_RANGE, detailed(Code.OUT_OF_RANGE, text))
+            raise refuse(Code.OUT_OF_RANGE, text)
         fields["uwstatp"] = int(multiples) or UWSTATP_NO
     return fields
 

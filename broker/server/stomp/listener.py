@@ -17,19 +17,19 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.embedded.async_broker import AsyncBroker
-from oms_journal.broker.rights import OPEN, Guard, Refused
-from oms_journal.broker.server.runtime.limits import StompLimits, holder_of_most
-from oms_journal.broker.server.runtime.listeners import HeldPort
+from oms_journal.broker.rights import OPEN, Guard, LogonRefused
+from oms_journal.broker.server.runtime.limits import StompLimits, largest_holder
+from oms_journal.broker.server.runtime.listeners import BACKLOG, HeldPort
 from oms_journal.broker.server.runtime.log import event
-from oms_journal.broker.server.runtime.tls import Certificate, Door
+from oms_journal.broker.server.runtime.tls import Certificate, TlsDoor
 from oms_journal.broker.server.stomp.flow import Cancellable, Then
-from oms_journal.broker.server.stomp.frames import BadFrame, Frame, FrameReader, encode
+from oms_journal.broker.server.stomp.frames import BadFrame, Frame, FrameReader, encode_frame
 from oms_journal.broker.server.stomp.login import LoggedOn, Login, peer_of
 from oms_journal.broker.server.stomp.losses import Losses
 from oms_journal.broker.server.stomp.session import StompSession
@@ -38,32 +38,12 @@ _SHARE = 0.7  # of the interval: a beat that is late is taken for a connection t
 _PATIENCE = 2.0  # intervals without a sign of the client
 
 
-class Beating(Protocol):
-    """A connection that has heart-beats."""
-
-    @property
-    def is_beating(self) -> bool:
-        """Whether signs of life are sent and waited for."""
-        ...
-
-    @property
-    def is_reading_paused(self) -> bool:
-        """Whether it is not let say more at the moment."""
-        ...
-
-    def beat(self) -> None:
-        """Send a sign of life, unless something waits to be written, which is sign enough."""
-
-    def end(self, code: Code, why: str) -> None:
-        """End the connection."""
-
-
 class HeartBeats:
     """Those of one connection. `said` and `heard` are when something last went out and came."""
 
     __slots__ = ("_connection", "_listening", "_loop", "_saying", "heard", "said")
 
-    def __init__(self, connection: Beating, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, connection: "StompConnection", loop: asyncio.AbstractEventLoop) -> None:
         self.said = self.heard = loop.time()
         self._connection = connection
         self._loop = loop
@@ -107,24 +87,6 @@ class HeartBeats:
         return self._loop.call_later(max(seconds, 0.001), then)
 
 
-class Sender(Protocol):
-    """A connection in the middle of a frame."""
-
-    @property
-    def user(self) -> str:
-        """Who it is, "" as long as that is not known."""
-        ...
-
-    @property
-    def is_reading_paused(self) -> bool:
-        """Whether it is not let say more at the moment."""
-        ...
-
-    def end(self, code: Code, why: str) -> None:
-        """End the connection, and let go of the frame that has begun."""
-        ...
-
-
 @dataclass(slots=True)
 class _Begun:
     """A frame that has begun."""
@@ -133,15 +95,15 @@ class _Begun:
     size: int = 0  # bytes of it that are held
 
 
-class HalfFrames:
+class IncompleteFrames:
     """Those of one listener. The time comes in as an argument."""
 
     def __init__(self, limits: StompLimits) -> None:
         self._limits = limits
-        self._begun: dict[Sender, _Begun] = {}
+        self._begun: dict[StompConnection, _Begun] = {}
         self.size = 0  # bytes of all of them
 
-    def note(self, sender: Sender, size: int, *, now: float) -> None:
+    def note(self, sender: "StompConnection", size: int, *, now: float) -> None:
         """Note that so much is held of the frame in whose middle the connection is; end who holds too much."""
         begun = self._begun.get(sender)
         if begun is None or not begun.size:
@@ -150,11 +112,11 @@ class HalfFrames:
         begun.size = size
         while self.size > self._limits.unread_bytes:
             held = {each: its.size for each, its in self._begun.items()}
-            most = holder_of_most(held, lambda each: each.user)
+            most = largest_holder(held, lambda each: each.user)
             self.forget(most)
             most.end(Code.LONG_BUFFERS, "too many frames have begun and are not complete")
 
-    def forget(self, sender: Sender) -> None:
+    def forget(self, sender: "StompConnection") -> None:
         """Note that the connection is in the middle of no frame."""
         begun = self._begun.pop(sender, None)
         if begun is not None:
@@ -175,7 +137,6 @@ class HalfFrames:
 _log = logging.getLogger("oms.stomp")
 _TELLS_PARTNER = ("CONNECTED", "ERROR")  # so that a client knows where to go on
 _BEAT = b"\n"
-_BACKLOG = 1024  # connections that wait to be accepted
 
 
 class StompConnection(asyncio.Protocol):
@@ -226,7 +187,7 @@ class StompConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         session, reader = self._session, self._reader
         self._beats.heard = self._loop.time()
-        if not session.is_open:
+        if not session.flow.is_open:
             return
         if self._parts:
             self._flush()
@@ -234,7 +195,7 @@ class StompConnection(asyncio.Protocol):
         try:
             for frame in reader.frames():
                 session.take(frame)
-                reader.version = session.version
+                reader.version = session.flow.version
         except BadFrame as bad:
             self._listener.bad_frames += 1
             session.fail(Code.INVALID_FUNCTION, str(bad))
@@ -287,7 +248,7 @@ class StompConnection(asyncio.Protocol):
             return
         if self._listener.partner and frame.command in _TELLS_PARTNER:
             frame = Frame(frame.command, {**frame.headers, "partner-broker-id": self._listener.partner}, frame.body)
-        data = encode(frame, self._session.version)
+        data = encode_frame(frame, self._session.flow.version)
         if not self._parts:
             self._loop.call_soon(self._flush)
         self._parts.append(data)
@@ -325,7 +286,7 @@ class StompConnection(asyncio.Protocol):
     def log_on(self, user: str, password: str, then: LoggedOn) -> None:
         """Find out who it is, at once where everybody is let in; `then` is told None, or why not."""
 
-        def known(refused: Refused | None) -> None:
+        def known(refused: LogonRefused | None) -> None:
             then(refused or self._listener.seat(self))
 
         if self._login is None:
@@ -421,7 +382,7 @@ class StompConnection(asyncio.Protocol):
     # Time.
 
     def _connect_late(self) -> None:
-        if not self._session.version:
+        if not self._session.flow.version:
             seconds = self._listener.limits.connect_seconds
             self._session.fail(Code.TRANSPORT_TIMED_OUT, f"no CONNECT within {seconds:g} seconds")
 
@@ -434,7 +395,7 @@ class StompConnection(asyncio.Protocol):
     @property
     def is_beating(self) -> bool:
         """Whether signs of life are sent and waited for."""
-        return self._transport is not None and self._session.is_open
+        return self._transport is not None and self._session.flow.is_open
 
     def beat(self) -> None:
         """Send a sign of life, unless something waits to be written, which is sign enough."""
@@ -446,7 +407,7 @@ class StompConnection(asyncio.Protocol):
     @property
     def user(self) -> str:
         """Who it is, "" as long as that is not known."""
-        return self._session.user if self._session.is_connected else ""
+        return self._session.user if self._session.flow.is_connected else ""
 
     @property
     def named(self) -> tuple[str, str]:
@@ -476,7 +437,7 @@ class StompConnection(asyncio.Protocol):
     def _note_begun(self) -> None:
         """Tell what is held of a frame that is not complete."""
         half_frames = self._listener.half_frames
-        if not self._session.is_open:
+        if not self._session.flow.is_open:
             self._reader = FrameReader(self._listener.limits.frames)
         if self._reader.is_within:
             half_frames.note(self, self._reader.pending, now=self._beats.heard)
@@ -506,7 +467,7 @@ class StompListener:
         self.connections: set[StompConnection] = set()
         self.connecting: dict[StompConnection, None] = {}  # that are not CONNECTED, the oldest first
         self.lingering: dict[StompConnection, None] = {}  # that are over but for the client's end, the oldest first
-        self.half_frames = HalfFrames(self.limits)
+        self.half_frames = IncompleteFrames(self.limits)
         self.losses = Losses()
         self.accepted = 0
         self.refused = 0
@@ -523,11 +484,11 @@ class StompListener:
         """Listen; return where, as HOST:PORT. OSError when that cannot be."""
         made: Callable[[], asyncio.Protocol] = lambda: StompConnection(self)  # noqa: E731 - a name for its type
         if self._certificate is not None:
-            made = Door(self._certificate, made)
+            made = TlsDoor(self._certificate, made)
         held = self.held or await HeldPort.hold(host, port)
         try:
             for each in held.lend():
-                self._servers.append(await self.loop.create_server(made, sock=each, backlog=_BACKLOG))
+                self._servers.append(await self.loop.create_server(made, sock=each, backlog=BACKLOG))
             self.addresses = held.addresses
         except OSError:
             self._close_servers()
@@ -583,7 +544,7 @@ class StompListener:
             del self.connecting[oldest]
             oldest.end(Code.QUEUE_FULL, f"at most {self.limits.connections:,} connections, and this one says nothing")
 
-    def seat(self, newcomer: StompConnection) -> Refused | None:
+    def seat(self, newcomer: StompConnection) -> LogonRefused | None:
         """Return why there is no room for who logs on; where another user has more connections, one of them ends.
 
         So a user who holds all keeps nobody out. The first connection of the same user and token is let go first.
@@ -598,7 +559,7 @@ class StompListener:
             user, count = counts.most_common(1)[0]
             if count <= counts[newcomer.named[0]] + 1:
                 self.refused += 1
-                return Refused(Code.QUEUE_FULL, most)
+                return LogonRefused(Code.QUEUE_FULL, most)
             newest = max((each for each in seated if each.user == user), key=lambda each: each.number)
             newest.end(Code.QUEUE_FULL, f"{most}, and {user} has most of them")
         return None

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Reply, Request
-from oms_journal.broker.rights import Guard, Identity, Refused
+from oms_journal.broker.rights import Guard, Identity, LogonRefused
 
-LoggedOn = Callable[[Refused | None], None]
+LoggedOn = Callable[[LogonRefused | None], None]
 
 
 class Login:
@@ -26,7 +26,7 @@ class Login:
         async def ask() -> None:
             try:
                 self._identity = await self._guard.log_on(user, password, peer)
-            except Refused as refused:
+            except LogonRefused as refused:
                 then(refused)
             else:
                 then(None)
@@ -46,7 +46,7 @@ class Login:
 
     def refusal(self, request: Request) -> Answered | None:
         """Return what a call is answered that the user may not make."""
-        refused = self._guard.refusal(self.identity, request)
+        refused = self._guard.check_call(self.identity, request)
         return None if refused is None else Answered(Reply(code=refused[0], text=refused[1]))
 
     def told(self, request: Request, answered: Answered) -> Answered:

@@ -10,18 +10,18 @@ from typing import Any
 
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import NEW, Function, Option, Reply, Store
-from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.destinations import InConversation, Temporary, ToService, ToTopic, parse
+from oms_journal.broker.codes import Code, refuse
+from oms_journal.broker.destinations import InConversation, Temporary, ToService, ToTopic, parse_destination
 from oms_journal.broker.server.stomp.consumer import Consumer, was_settled
 from oms_journal.broker.server.stomp.flow import Flow
 from oms_journal.broker.server.stomp.foreign import check_is_single
 from oms_journal.broker.server.stomp.frames import Frame
-from oms_journal.broker.server.stomp.headers import TEMPORARY, conversation_of, properties_of, terms_of
-from oms_journal.broker.server.stomp.transactions import Outgoing, Transaction, key_of
+from oms_journal.broker.server.stomp.headers import TEMPORARY, conversation_header, properties_of, terms_of
+from oms_journal.broker.server.stomp.transactions import Transaction, TransactionUnit, unit_key
 
 
 @dataclass(slots=True)
-class Sent:
+class ParsedSend:
     """A SEND, taken apart."""
 
     frame: Frame
@@ -40,30 +40,30 @@ class Sent:
         return "" if conv_id.upper() == NEW else conv_id
 
 
-def taken_apart(frame: Frame) -> Sent:
+def parse_send(frame: Frame) -> ParsedSend:
     """Return what a SEND says. BrokerError."""
     headers = frame.headers
     text = headers.get("destination")
     if text is None:
-        raise _refusal(Code.INVALID_SERVICE_NAME, "the header destination is missing")
-    where = parse(text)
+        raise refuse(Code.INVALID_SERVICE_NAME, "the header destination is missing")
+    where = parse_destination(text)
     check_is_single(text, "send")
-    conv_id = conversation_of(headers, where)
+    conv_id = conversation_header(headers, where)
     properties = properties_of(headers, names_conversation=conv_id is not None)
     beside: dict[str, Any] = {} if properties is None else {"properties": properties}
     if isinstance(where, ToTopic):
         to: dict[str, Any] = {"topic": where.topic, "publication_id": NEW}
         if "user-status" in headers:
             beside["ustatus"] = headers["user-status"]
-        return Sent(frame, where, Function.SEND_PUBLICATION, to, beside)
+        return ParsedSend(frame, where, Function.SEND_PUBLICATION, to, beside)
     if isinstance(where, Temporary):
-        raise _refusal(Code.INVALID_SERVICE_NAME, "only the answers to this connection come from /temp")
+        raise refuse(Code.INVALID_SERVICE_NAME, "only the answers to this connection come from /temp")
     beside.update(terms_of(headers))
     reply_to = headers.get("reply-to", "")
     label = reply_to.removeprefix(TEMPORARY) if reply_to.startswith(TEMPORARY) else ""
     correlation = headers.get("correlation-id", "") if label else ""
     if isinstance(where, InConversation):
-        return Sent(frame, where, Function.SEND, {"conv_id": where.conv_id}, beside, False, label, correlation)
+        return ParsedSend(frame, where, Function.SEND, {"conv_id": where.conv_id}, beside, False, label, correlation)
     server_class, server_name, service = where.names
     to = {
         "conv_id": NEW,
@@ -71,7 +71,7 @@ def taken_apart(frame: Frame) -> Sent:
         "server_name": server_name,
         "service": service,
     }
-    return Sent(frame, where, Function.SEND, to, beside, not (label or conv_id), label, correlation)
+    return ParsedSend(frame, where, Function.SEND, to, beside, not (label or conv_id), label, correlation)
 
 
 class Producer:
@@ -92,7 +92,7 @@ class Producer:
             return None
         found = self._transactions.get(name)
         if found is None:
-            raise _refusal(Code.UOW_NOT_FOUND, f"there is no transaction {name[:80]!r}")
+            raise refuse(Code.UOW_NOT_FOUND, f"there is no transaction {name[:80]!r}")
         return found
 
     # SEND.
@@ -100,12 +100,12 @@ class Producer:
     def send(self, frame: Frame) -> None:
         """Send a message, or add it to a transaction."""
         transaction = self.transaction(frame)
-        sent = taken_apart(frame)
+        sent = parse_send(frame)
         if transaction is not None or "receipt" in frame.headers:
             self._check_is_stored(sent)
         other = self._sending.get(sent.conv_id) if self._sending else None
         if other is not None and other is not transaction:
-            raise _refusal(Code.WRONG_UOW_TYPE, f"transaction {other.name!r} sends in this conversation")
+            raise refuse(Code.WRONG_UOW_TYPE, f"transaction {other.name!r} sends in this conversation")
         if transaction is not None:
             self._add(transaction, sent)
             return
@@ -120,10 +120,10 @@ class Producer:
             self._flow.receipt(frame, reply)
 
         option = Option.EOC if sent.ends else Option.COMMIT
-        request = self._flow.speaker.say(sent.function, option, body=frame.body, **sent.to, **sent.beside)
+        request = self._flow.speaker.request(sent.function, option, body=frame.body, **sent.to, **sent.beside)
         self._flow.ask(request, done, frame)
 
-    def _check_is_stored(self, sent: Sent) -> None:
+    def _check_is_stored(self, sent: ParsedSend) -> None:
         """Refuse a message that would get a receipt and be gone with the broker, where nobody has asked for that.
 
         BrokerError: 00200229.
@@ -136,9 +136,9 @@ class Producer:
             text = (
                 f"it would not be stored: the broker's attributes do not say {unsaid}; persistent:false asks for that"
             )
-            raise _refusal(Code.INVALID_STORE, text)
+            raise refuse(Code.INVALID_STORE, text)
 
-    def _expects(self, sent: Sent) -> bool:
+    def _expects(self, sent: ParsedSend) -> bool:
         """Keep a place for the answers, if they are wanted and not awaited already. BrokerError where there is none."""
         is_awaiting = bool(sent.conv_id) and self._consumer.is_awaiting(sent.conv_id)
         if is_awaiting or not sent.label:
@@ -146,16 +146,16 @@ class Producer:
         self._consumer.expect_answers()
         return True
 
-    def _add(self, transaction: Transaction, sent: Sent) -> None:
+    def _add(self, transaction: Transaction, sent: ParsedSend) -> None:
         """Add a message to what a transaction sends there."""
         transaction.size += len(sent.frame.body)
         if sum(each.size for each in self._transactions.values()) > self._flow.limits.transaction_bytes:
             text = f"open transactions hold at most {self._flow.limits.transaction_bytes:,} bytes"
-            raise _refusal(Code.LENGTH_EXCEEDED, text)
-        key = key_of(sent.where, sent.to, sent.label)
+            raise refuse(Code.LENGTH_EXCEEDED, text)
+        key = unit_key(sent.where, sent.to, sent.label)
         out = transaction.outgoing.get(key)
         if out is None:
-            out = transaction.outgoing[key] = Outgoing(
+            out = transaction.outgoing[key] = TransactionUnit(
                 function=sent.function,
                 to=sent.to,
                 ends=sent.ends,
@@ -173,7 +173,7 @@ class Producer:
             out.is_asked = True
             add()
 
-    def _adder(self, transaction: Transaction, out: Outgoing, sent: Sent) -> Callable[[], None]:
+    def _adder(self, transaction: Transaction, out: TransactionUnit, sent: ParsedSend) -> Callable[[], None]:
         """Return what adds the message, once it is known to what."""
 
         def add() -> None:
@@ -193,9 +193,9 @@ class Producer:
         """Begin a transaction."""
         name = _name(frame.headers)
         if name in self._transactions:
-            raise _refusal(Code.WRONG_STATUS, f"there is a transaction {name[:80]!r} already")
+            raise refuse(Code.WRONG_STATUS, f"there is a transaction {name[:80]!r} already")
         if len(self._transactions) >= self._flow.limits.transactions:
-            raise _refusal(Code.QUEUE_FULL, f"at most {self._flow.limits.transactions} transactions at a time")
+            raise refuse(Code.QUEUE_FULL, f"at most {self._flow.limits.transactions} transactions at a time")
         self._transactions[name] = Transaction(name, self._flow.speaker)
         self._flow.receipt(frame)
 
@@ -264,9 +264,5 @@ class Producer:
 def _name(headers: Mapping[str, str]) -> str:
     name = headers.get("transaction", "")
     if not name:
-        raise _refusal(Code.INVALID_OPTION, "the header transaction is missing")
+        raise refuse(Code.INVALID_OPTION, "the header transaction is missing")
     return name
-
-
-def _refusal(code: Code, text: str) -> BrokerError:
-    return BrokerError(code, detailed(code, text))

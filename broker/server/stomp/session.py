@@ -17,18 +17,18 @@ from collections.abc import Callable, Mapping
 
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Function, Reply
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, detailed, refuse
 from oms_journal.broker.drivers.open import version
-from oms_journal.broker.rights import ANONYMOUS, Refused
+from oms_journal.broker.rights import ANONYMOUS, LogonRefused
 from oms_journal.broker.server.runtime.limits import StompLimits
-from oms_journal.broker.server.stomp.block_calls import DESTINATION, Calls
+from oms_journal.broker.server.stomp.block_calls import DESTINATION, BlockCalls
 from oms_journal.broker.server.stomp.consumer import Consumer
 from oms_journal.broker.server.stomp.flow import Flow, Outlet
 from oms_journal.broker.server.stomp.foreign import check_headers
 from oms_journal.broker.server.stomp.frames import V10, VERSIONS, Frame
 from oms_journal.broker.server.stomp.losses import Losses
 from oms_journal.broker.server.stomp.producer import Producer
-from oms_journal.broker.sessions.requests import Speaker
+from oms_journal.broker.sessions.requests import RequestFactory
 
 _SERVER = f"oms/{version()}"
 _TO_CONNECT = ("CONNECT", "STOMP")
@@ -43,77 +43,64 @@ class StompSession:
         self.token = ""
         self.heart_beats = (0, 0)  # milliseconds: how often we send, how often the client does; 0 never
         self._outlet = outlet
-        self._flow = flow = Flow(outlet, limits)
-        self._consumer = Consumer(flow, losses)
-        self._producer = Producer(flow, self._consumer, attributes)
-        self._calls = Calls(flow, self._consumer.subscription_to, self._consumer.answer_number)
+        self.flow = flow = Flow(outlet, limits)
+        self.consumer = Consumer(flow, losses)
+        self.producer = Producer(flow, self.consumer, attributes)
+        self._calls = BlockCalls(flow, self.consumer.subscription_to, self.consumer.answer_number)
         flow.dispatch = self._dispatch
-
-    @property
-    def version(self) -> str:
-        """The version that was settled, "" before CONNECT."""
-        return self._flow.version
-
-    @property
-    def is_connected(self) -> bool:
-        return self._flow.is_connected
-
-    @property
-    def is_open(self) -> bool:
-        return self._flow.is_open
 
     @property
     def is_full(self) -> bool:
         """Whether so much is under way that nothing more should be read."""
-        flow = self._flow
+        flow = self.flow
         if self._outlet.is_behind:
             return True
         return flow.begun + len(flow.waiting) >= self.limits.calls or flow.bytes >= self.limits.call_bytes
 
     def take(self, frame: Frame) -> None:
         """Take a frame."""
-        if not self._flow.is_open:
+        if not self.flow.is_open:
             return
-        if self._flow.is_held or self._flow.waiting or self._outlet.is_behind:
-            self._flow.keep(frame)
+        if self.flow.is_held or self.flow.waiting or self._outlet.is_behind:
+            self.flow.keep(frame)
         else:
             self._dispatch(frame)
 
     def _dispatch(self, frame: Frame) -> None:
         command = frame.command
         try:
-            if not self._flow.is_connected and command not in _TO_CONNECT:
-                raise BrokerError(Code.LOGON_REQUIRED, detailed(Code.LOGON_REQUIRED, "CONNECT comes first"))
+            if not self.flow.is_connected and command not in _TO_CONNECT:
+                raise refuse(Code.LOGON_REQUIRED, "CONNECT comes first")
             check_headers(frame)
             _VERBS[command](self, frame)
         except BrokerError as refusal:
-            self._flow.fail(refusal.code, refusal.text, frame)
+            self.flow.fail(refusal.code, refusal.text, frame)
 
     def written(self) -> None:
         """All that was said has left."""
-        if self._flow.is_open:
-            self._consumer.written()
-            self._flow.written()
+        if self.flow.is_open:
+            self.consumer.written()
+            self.flow.written()
 
     def fail(self, code: Code, text: str) -> None:
         """Say why, and end the connection."""
-        self._flow.fail(code, detailed(code, text))
+        self.flow.fail(code, detailed(code, text))
 
     def lost(self) -> None:
         """The connection is not there any more."""
-        self._flow.lost()
+        self.flow.lost()
 
     def stop(self, why: str) -> None:
         """End the connection once what was begun is durable, and its receipts are said."""
-        self._flow.waiting.clear()
-        self._flow.when_settled(lambda: self.fail(Code.NOT_ACTIVE, why))
+        self.flow.waiting.clear()
+        self.flow.when_settled(lambda: self.fail(Code.NOT_ACTIVE, why))
 
     # CONNECT and DISCONNECT.
 
     def _connect(self, frame: Frame) -> None:
-        flow, headers = self._flow, frame.headers
+        flow, headers = self.flow, frame.headers
         if flow.version:
-            raise BrokerError(Code.INVALID_FUNCTION, detailed(Code.INVALID_FUNCTION, "CONNECT comes once"))
+            raise refuse(Code.INVALID_FUNCTION, "CONNECT comes once")
         accepted = {text.strip() for text in headers.get("accept-version", V10).split(",")}
         found = next((each for each in VERSIONS if each in accepted), None)
         if found is None:
@@ -124,45 +111,45 @@ class StompSession:
         self.heart_beats = self._heart_beats(headers)
         self.user = headers.get("login", "").strip() or ANONYMOUS
         self.token = headers.get("token", headers.get("client-id", "")).strip()
-        flow.speaker = Speaker(self.user, self.token, {})
+        flow.speaker = RequestFactory(self.user, self.token, {})
         flow.is_held = True
 
-        def logged_on(refused: Refused | None) -> None:
+        def logged_on(refused: LogonRefused | None) -> None:
             if refused is not None:
                 flow.fail(refused.code, refused.text, frame)
             elif flow.is_open:
-                flow.ask(flow.speaker.say(Function.LOGON), self._connected, frame)
+                flow.ask(flow.speaker.request(Function.LOGON), self._connected, frame)
 
         self._outlet.log_on(headers.get("login", "").strip(), headers.get("passcode", ""), logged_on)
 
     def _connected(self, reply: Reply) -> None:
         least = self.limits.heart_beat_milliseconds
-        headers = {"version": self.version, "session": str(reply.client_id), "server": _SERVER}
+        headers = {"version": self.flow.version, "session": str(reply.client_id), "server": _SERVER}
         headers["heart-beat"] = f"{least},{least}"
-        self._flow.is_connected = True
+        self.flow.is_connected = True
         self._outlet.say(Frame("CONNECTED", headers))
-        self._flow.go_on()
+        self.flow.go_on()
 
     def _heart_beats(self, headers: Mapping[str, str]) -> tuple[int, int]:
         text = headers.get("heart-beat", "0,0")
         parts = text.replace(" ", "").split(",")
         if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
             said = f"heart-beat:{text[:40]} is not two numbers of milliseconds, as in 0,10000"
-            raise BrokerError(Code.INVALID_NUMBER, detailed(Code.INVALID_NUMBER, said))
+            raise refuse(Code.INVALID_NUMBER, said)
         can, wants = map(int, parts)
         least = self.limits.heart_beat_milliseconds
         return (max(wants, least) if wants else 0, max(can, least) if can else 0)
 
     def _disconnect(self, frame: Frame) -> None:
         def leave() -> None:
-            self._consumer.stop_receiving()
-            self._flow.ask(self._flow.speaker.say(Function.LOGOFF), gone, frame)
+            self.consumer.stop_receiving()
+            self.flow.ask(self.flow.speaker.request(Function.LOGOFF), gone, frame)
 
         def gone(_: Reply) -> None:
-            self._flow.receipt(frame)
-            self._flow.end()
+            self.flow.receipt(frame)
+            self.flow.end()
 
-        self._flow.when_settled(leave)
+        self.flow.when_settled(leave)
 
     # What the rest of the connection is told.
 
@@ -170,37 +157,22 @@ class StompSession:
         if frame.headers.get("destination") == DESTINATION:
             self._calls.take(frame)
         else:
-            self._producer.send(frame)
-
-    def _subscribe(self, frame: Frame) -> None:
-        self._consumer.subscribe(frame)
-
-    def _unsubscribe(self, frame: Frame) -> None:
-        self._consumer.unsubscribe(frame)
+            self.producer.send(frame)
 
     def _acknowledge(self, frame: Frame) -> None:
-        self._consumer.acknowledge(frame, self._producer.transaction(frame))
-
-    def _begin(self, frame: Frame) -> None:
-        self._producer.begin(frame)
-
-    def _commit(self, frame: Frame) -> None:
-        self._producer.commit(frame)
-
-    def _abort(self, frame: Frame) -> None:
-        self._producer.abort(frame)
+        self.consumer.acknowledge(frame, self.producer.transaction(frame))
 
 
 _VERBS: Mapping[str, Callable[[StompSession, Frame], None]] = {
     "CONNECT": StompSession._connect,
     "STOMP": StompSession._connect,
     "SEND": StompSession._send,
-    "SUBSCRIBE": StompSession._subscribe,
-    "UNSUBSCRIBE": StompSession._unsubscribe,
+    "SUBSCRIBE": lambda session, frame: session.consumer.subscribe(frame),
+    "UNSUBSCRIBE": lambda session, frame: session.consumer.unsubscribe(frame),
     "ACK": StompSession._acknowledge,
     "NACK": StompSession._acknowledge,
-    "BEGIN": StompSession._begin,
-    "COMMIT": StompSession._commit,
-    "ABORT": StompSession._abort,
+    "BEGIN": lambda session, frame: session.producer.begin(frame),
+    "COMMIT": lambda session, frame: session.producer.commit(frame),
+    "ABORT": lambda session, frame: session.producer.abort(frame),
     "DISCONNECT": StompSession._disconnect,
 }

@@ -21,18 +21,17 @@ A unit is what the broker hands out as one: a unit of work or a publication.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import ANY, NEW, Function, Option, Reception, Reply, Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.destinations import InConversation, ToService, ToTopic
-from oms_journal.broker.server.runtime.limits import StompLimits
-from oms_journal.broker.server.stomp.flow import Cancellable, Then
+from oms_journal.broker.server.stomp.flow import Cancellable, Flow
 from oms_journal.broker.server.stomp.frames import Frame
 from oms_journal.broker.server.stomp.headers import message_frame
-from oms_journal.broker.sessions.requests import Speaker, service_fields
+from oms_journal.broker.sessions.requests import RequestFactory, service_fields
 
 WAIT = "YES"  # as long as the participant may be inactive; then it is asked again
 
@@ -45,24 +44,24 @@ LATER = frozenset({Code.UOW_NOT_PERSISTED, Code.STATUS_NOT_PERSISTED, Code.DURAB
 class ServiceSource:
     """Units of work that wait for a server."""
 
-    def __init__(self, speaker: Speaker, where: ToService) -> None:
+    def __init__(self, speaker: RequestFactory, where: ToService) -> None:
         self._speaker = speaker
         self.where = where
         self._fields = service_fields(where.names)
 
     def begin(self) -> Request:
         """Return the call that makes its caller one who receives."""
-        return self._speaker.say(Function.REGISTER, **self._fields)
+        return self._speaker.request(Function.REGISTER, **self._fields)
 
     def end(self) -> Request | None:
         """Return the call that makes it so no longer, and gives back what it has; None for nothing to be said."""
-        return self._speaker.say(Function.DEREGISTER, Option.IMMED, **self._fields)
+        return self._speaker.request(Function.DEREGISTER, Option.IMMED, **self._fields)
 
     def next(self) -> Request:
-        return self._speaker.say(Function.RECEIVE, Option.SYNC, conv_id=ANY, wait=WAIT, **self._fields)
+        return self._speaker.request(Function.RECEIVE, Option.SYNC, conv_id=ANY, wait=WAIT, **self._fields)
 
     def rest(self, _: str, conv_id: str) -> Request:
-        return self._speaker.say(Function.RECEIVE, Option.SYNC, conv_id=conv_id)
+        return self._speaker.request(Function.RECEIVE, Option.SYNC, conv_id=conv_id)
 
     def settle(self, option: Option, unit_id: str, *, is_untried: bool = False) -> Request:
         return self._speaker.about(option, unit_id, is_untried=is_untried)
@@ -75,7 +74,7 @@ class ServiceSource:
 class ConversationSource:
     """Units of work of one conversation."""
 
-    def __init__(self, speaker: Speaker, where: InConversation) -> None:
+    def __init__(self, speaker: RequestFactory, where: InConversation) -> None:
         self._speaker = speaker
         self.where = where
 
@@ -86,10 +85,10 @@ class ConversationSource:
         return None
 
     def next(self) -> Request:
-        return self._speaker.say(Function.RECEIVE, Option.SYNC, conv_id=self.where.conv_id, wait=WAIT)
+        return self._speaker.request(Function.RECEIVE, Option.SYNC, conv_id=self.where.conv_id, wait=WAIT)
 
     def rest(self, _: str, conv_id: str) -> Request:
-        return self._speaker.say(Function.RECEIVE, Option.SYNC, conv_id=conv_id)
+        return self._speaker.request(Function.RECEIVE, Option.SYNC, conv_id=conv_id)
 
     def settle(self, option: Option, unit_id: str, *, is_untried: bool = False) -> Request:
         return self._speaker.about(option, unit_id, is_untried=is_untried)
@@ -101,7 +100,7 @@ class ConversationSource:
 class TopicSource:
     """Publications of a topic."""
 
-    def __init__(self, speaker: Speaker, where: ToTopic, label: str, *, is_durable: bool) -> None:
+    def __init__(self, speaker: RequestFactory, where: ToTopic, label: str, *, is_durable: bool) -> None:
         self._speaker = speaker
         self.where = where
         self.is_durable = is_durable
@@ -109,23 +108,25 @@ class TopicSource:
 
     def begin(self) -> Request:
         option = Option.DURABLE if self.is_durable else Option.NONE
-        return self._speaker.say(Function.SUBSCRIBE, option, topic=self.where.topic, subscription=self.label)
+        return self._speaker.request(Function.SUBSCRIBE, option, topic=self.where.topic, subscription=self.label)
 
     def end(self) -> Request | None:
         return None if self.is_durable else self.forget()
 
     def forget(self) -> Request:
         """Return the call that ends the subscription for good."""
-        return self._speaker.say(Function.UNSUBSCRIBE, topic=self.where.topic, subscription=self.label)
+        return self._speaker.request(Function.UNSUBSCRIBE, topic=self.where.topic, subscription=self.label)
 
     def next(self) -> Request:
         where = self.where.topic
-        return self._speaker.say(
+        return self._speaker.request(
             Function.RECEIVE_PUBLICATION, topic=where, publication_id=NEW, wait=WAIT, subscription=self.label
         )
 
     def rest(self, publication_id: str, _: str) -> Request:
-        return self._speaker.say(Function.RECEIVE_PUBLICATION, publication_id=publication_id, subscription=self.label)
+        return self._speaker.request(
+            Function.RECEIVE_PUBLICATION, publication_id=publication_id, subscription=self.label
+        )
 
     def settle(self, option: Option, unit_id: str, *, is_untried: bool = False) -> Request:
         return self._speaker.about_publication(option, unit_id, subscription=self.label, is_untried=is_untried)
@@ -134,7 +135,7 @@ class TopicSource:
         return False
 
 
-Source = ServiceSource | ConversationSource | TopicSource
+FeedSource = ServiceSource | ConversationSource | TopicSource
 
 
 AUTO, CLIENT, INDIVIDUAL = "auto", "client", "client-individual"
@@ -185,7 +186,7 @@ class Acknowledged:
         return at > 0 and self._ends[at - 1] >= number
 
 
-class Subscription:
+class StompSubscription:
     """A SUBSCRIBE of the client."""
 
     __slots__ = ("ack", "id", "inflight", "is_automatic", "label", "prefetch")
@@ -196,13 +197,13 @@ class Subscription:
         self.prefetch = prefetch
         self.label = ""  # of /temp/LABEL
         self.is_automatic = False  # nobody has said SUBSCRIBE
-        self.inflight: dict[int, Unit] = {}  # by the number of the message: handed out and not acknowledged
+        self.inflight: dict[int, InFlight] = {}  # by the number of the message: handed out and not acknowledged
 
     @property
     def has_room(self) -> bool:
         return len(self.inflight) < self.prefetch
 
-    def take(self, number: int) -> list[tuple[int, "Unit"]]:
+    def take(self, number: int) -> list[tuple[int, "InFlight"]]:
         """Take the messages out that an ACK or NACK of this one is about."""
         if self.ack != CLIENT:
             unit = self.inflight.pop(number, None)
@@ -214,17 +215,17 @@ class Subscription:
             taken.append((each, self.inflight.pop(each)))
         return taken
 
-    def put_back(self, taken: Iterable[tuple[int, "Unit"]]) -> None:
+    def put_back(self, taken: Iterable[tuple[int, "InFlight"]]) -> None:
         """Let messages be in flight again, in the order in which they went out."""
         self.inflight = dict(sorted([*self.inflight.items(), *((n, unit) for n, unit in taken if not unit.is_gone)]))
 
 
-class Unit:
+class InFlight:
     """What is received as one: a unit of work or a publication."""
 
     __slots__ = ("conv_id", "id", "intake", "is_gone", "last", "numbers", "subscription")
 
-    def __init__(self, intake: "Intake", subscription: Subscription, reply: Reply) -> None:
+    def __init__(self, intake: "Feed", subscription: StompSubscription, reply: Reply) -> None:
         self.intake = intake
         self.subscription = subscription
         self.id = reply.publication_id or reply.uowid
@@ -237,30 +238,20 @@ class Unit:
 class Receiver(Protocol):
     """What an intake needs of its connection."""
 
-    limits: StompLimits
-
-    @property
-    def version(self) -> str: ...
-    @property
-    def is_open(self) -> bool: ...
-    @property
-    def is_writable(self) -> bool: ...
-    def receive(self, request: Request, then: Then) -> Cancellable: ...
     def number(self) -> int: ...
-    def hand_out(self, frame: Frame, number: int, unit: Unit) -> None: ...
-    def handed_out_last(self, unit: Unit) -> None: ...
-    def forget(self, unit: Unit) -> None: ...
-    def after(self, seconds: float, then: Callable[[], None]) -> Cancellable: ...
-    def refuse(self, reply: Reply) -> None: ...
-    def is_over(self, intake: "Intake") -> None: ...
+    def hand_out(self, frame: Frame, number: int, unit: InFlight) -> None: ...
+    def handed_out_last(self, unit: InFlight) -> None: ...
+    def forget(self, unit: InFlight) -> None: ...
+    def is_over(self, intake: "Feed") -> None: ...
 
 
-class Intake:
+class Feed:
     """Receives from a source for the subscriptions to it."""
 
-    def __init__(self, receiver: Receiver, source: Source) -> None:
+    def __init__(self, flow: Flow, receiver: Receiver, source: FeedSource) -> None:
+        self._flow = flow
         self.source = source
-        self.subscriptions: list[Subscription] = []
+        self.subscriptions: list[StompSubscription] = []
         self.label = ""  # of /temp/LABEL, whose answers these are
         self.correlation = ""  # what they are marked with
         self.is_answered = False  # one has arrived, and nothing was said in the conversation since then
@@ -268,18 +259,18 @@ class Intake:
         self.gets_one_at_a_time = False  # it was lost too often in a row, and has acknowledged nothing since
         self._shut: Reply | None = None  # an operator wants no more to be received, and what is in flight to be done
         self._asked: Cancellable | None = None
-        self._current: Unit | None = None  # whose last message was not handed out yet
+        self._current: InFlight | None = None  # whose last message was not handed out yet
 
-    def add(self, subscription: Subscription) -> None:
+    def add(self, subscription: StompSubscription) -> None:
         self.subscriptions.append(subscription)
         self.go_on()
 
-    def take_over(self, subscription: Subscription) -> None:
+    def take_over(self, subscription: StompSubscription) -> None:
         """Receive for this subscription from now on, and for no other."""
         self.subscriptions = [subscription]
         self.go_on()
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: StompSubscription) -> None:
         self.subscriptions.remove(subscription)
         if self._current is not None and self._current.subscription is subscription:
             self._drop_current()
@@ -300,8 +291,8 @@ class Intake:
 
     def go_on(self) -> None:
         """Ask for the next message if there is somebody for it."""
-        receiver = self._receiver
-        if self._asked is not None or not self.subscriptions or not (receiver.is_open and receiver.is_writable):
+        flow = self._flow
+        if self._asked is not None or not self.subscriptions or not (flow.is_open and flow.outlet.is_writable):
             return
         if self._current is not None:
             request = self.source.rest(self._current.id, self._current.conv_id)
@@ -311,30 +302,31 @@ class Intake:
             request = self.source.next()
         else:
             return
-        self._asked = receiver.receive(request, self._answered)
+        self._asked = flow.outlet.ask(request, self._answered)
 
     def _answered(self, answered: Answered) -> None:
         self._asked = None
-        receiver, reply = self._receiver, answered.reply
-        if not receiver.is_open:
+        flow, reply = self._flow, answered.reply
+        if not flow.is_open:
             return
         if reply.code is Code.OK:
             self._take(answered)
         elif reply.code is Code.END_OF_UOW:
             return  # the conversation goes on when its unit is settled
         elif self.source.is_over(reply.code):
-            receiver.is_over(self)
+            self._receiver.is_over(self)
             return
         elif reply.code is Code.SHUTDOWN_QUIESCE:
             self._shut = reply
-            receiver.after(SHUT_SECONDS, self.go_on)
+            flow.outlet.after(SHUT_SECONDS, self.go_on)
             return
         elif reply.code in LATER:
-            receiver.after(RETRY_SECONDS, self.go_on)
+            flow.outlet.after(RETRY_SECONDS, self.go_on)
             self._miss()
             return
         elif reply.code not in NOTHING_YET:
-            receiver.refuse(self._shut or reply)
+            refused = self._shut or reply
+            flow.fail(refused.code, refused.text)  # it can receive nothing
             return
         self.go_on()
 
@@ -342,13 +334,13 @@ class Intake:
         reply = answered.reply
         unit = self._current
         if unit is None or reply.uow_status in _BEGINNINGS:
-            unit = self._current = Unit(self, self._whose(), reply)
+            unit = self._current = InFlight(self, self._whose(), reply)
         number = self._receiver.number()
         unit.numbers.append(number)
         subscription = unit.subscription
         needs_ack = subscription.ack != AUTO
         ack = f"{unit.id}-{number}"
-        frame = message_frame(answered, subscription.id, ack, self._receiver.version, needs_ack=needs_ack)
+        frame = message_frame(answered, subscription.id, ack, self._flow.version, needs_ack=needs_ack)
         if self.correlation and "correlation-id" not in frame.headers:
             frame = frame._replace(headers={**frame.headers, "correlation-id": self.correlation})
         subscription.inflight[number] = unit
@@ -359,7 +351,7 @@ class Intake:
             if not needs_ack:
                 self._receiver.handed_out_last(unit)
 
-    def _whose(self) -> Subscription:
+    def _whose(self) -> StompSubscription:
         """Return the subscription whose turn it is."""
         for at, subscription in enumerate(self.subscriptions):
             if subscription.has_room:
@@ -367,7 +359,7 @@ class Intake:
                 return subscription
         return self.subscriptions[0]
 
-    def let_go(self, unit: Unit) -> None:
+    def let_go(self, unit: InFlight) -> None:
         """Know the unit no longer as one that is in flight."""
         unit.is_gone = True
         if self._current is unit:
@@ -376,7 +368,7 @@ class Intake:
             unit.subscription.inflight.pop(number, None)
 
     @property
-    def current(self) -> Unit | None:
+    def current(self) -> InFlight | None:
         """The unit whose last message was not handed out yet."""
         return self._current
 

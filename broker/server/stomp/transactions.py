@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from oms_journal.broker.block import BOTH, NEW, Function, Option, Reply, Request
-from oms_journal.broker.server.stomp.subscriptions import Subscription, Unit
-from oms_journal.broker.sessions.requests import Speaker
+from oms_journal.broker.server.stomp.subscriptions import InFlight, StompSubscription
+from oms_journal.broker.sessions.requests import RequestFactory
 
 Key = tuple[object, ...]  # of what goes into one unit of work
 
 
 @dataclass(slots=True, kw_only=True)
-class Outgoing:
+class TransactionUnit:
     """A unit of work or a publication that is being sent in a transaction."""
 
     function: Function
@@ -36,14 +36,14 @@ class Outgoing:
     def is_known(self) -> bool:
         return bool(self.uowid or self.publication_id)
 
-    def adding(self, speaker: Speaker, body: bytes, beside: Mapping[str, Any]) -> Request:
+    def adding(self, speaker: RequestFactory, body: bytes, beside: Mapping[str, Any]) -> Request:
         """Return the call that adds a message."""
         to = self.to
         if self.publication_id:
             to = {"publication_id": self.publication_id}
         elif self.conv_id:
             to = {"conv_id": self.conv_id}
-        return speaker.say(self.function, Option.SYNC, body=body, **to, **beside)
+        return speaker.request(self.function, Option.SYNC, body=body, **to, **beside)
 
     def learn(self, reply: Reply) -> list[Callable[[], None]]:
         """Take the answer to a message; return what has waited for it."""
@@ -53,7 +53,7 @@ class Outgoing:
         waiting, self.waiting = self.waiting, []
         return waiting
 
-    def settled(self, speaker: Speaker, option: Option) -> Request:
+    def settled(self, speaker: RequestFactory, option: Option) -> Request:
         """Return the call that commits it or backs it out."""
         if self.publication_id:
             return speaker.about_publication(option, self.publication_id)
@@ -62,12 +62,12 @@ class Outgoing:
         return speaker.about(option, self.uowid)
 
 
-class Taken:
+class TransactionAck:
     """Messages that were acknowledged, or refused, in a transaction."""
 
     __slots__ = ("is_nack", "messages", "subscription")
 
-    def __init__(self, subscription: Subscription, messages: list[tuple[int, Unit]], *, is_nack: bool) -> None:
+    def __init__(self, subscription: StompSubscription, messages: list[tuple[int, InFlight]], *, is_nack: bool) -> None:
         self.subscription = subscription
         self.messages = messages
         self.is_nack = is_nack
@@ -78,16 +78,16 @@ class Transaction:
 
     __slots__ = ("is_lost", "name", "outgoing", "size", "speaker", "taken", "unanswered")
 
-    def __init__(self, name: str, speaker: Speaker) -> None:
+    def __init__(self, name: str, speaker: RequestFactory) -> None:
         self.name = name
         self.speaker = speaker
-        self.outgoing: dict[Key, Outgoing] = {}
-        self.taken: list[Taken] = []
+        self.outgoing: dict[Key, TransactionUnit] = {}
+        self.taken: list[TransactionAck] = []
         self.is_lost = False  # it has acknowledged what the connection has no more
         self.size = 0  # bytes of bodies
         self.unanswered = 0  # messages that the broker has not taken yet
 
-    def acknowledged(self) -> list[Unit]:
+    def acknowledged(self) -> list[InFlight]:
         """Return the units that are complete with what was acknowledged here, and not refused."""
         refused = set(self.refused())
         return [
@@ -102,7 +102,7 @@ class Transaction:
         """Return the numbers of the messages that were acknowledged here, and whose units are settled already."""
         return [number for taken in self.taken if not taken.is_nack for number, unit in taken.messages if unit.is_gone]
 
-    def refused(self) -> list[Unit]:
+    def refused(self) -> list[InFlight]:
         """Return the units that were refused here."""
         units = (unit for taken in self.taken if taken.is_nack for _, unit in taken.messages)
         return [unit for unit in dict.fromkeys(units) if not unit.is_gone]
@@ -133,6 +133,6 @@ class Transaction:
         return [out.settled(self.speaker, Option.BACKOUT) for out in self.outgoing.values() if out.is_known]
 
 
-def key_of(where: object, to: Mapping[str, Any], label: str) -> Key:
+def unit_key(where: object, to: Mapping[str, Any], label: str) -> Key:
     """Return what tells the units of work of a transaction apart."""
     return (where, to.get("conv_id", NEW), label)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.admin.codes import Cis, CisRefused
-from oms_journal.broker.admin.questions import Page, Question, Row, finished
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
+from oms_journal.broker.admin.questions import Page, Query, Row, run_steps
 from oms_journal.broker.admin.subjects import REFUSED, SUBJECTS, question_of, subject_of
 from oms_journal.broker.block import Function, Option, Store
 from oms_journal.broker.codes import BrokerError
@@ -31,7 +31,7 @@ def page(world: World, name: str, **said: Any) -> Page:
     subject = subject_of(name)
     assert subject.look is not None
     pairs = [(key, each) for key, value in said.items() for each in (value if isinstance(value, list) else [value])]
-    return finished(subject.look(world, question_of(subject, [(key, str(each)) for key, each in pairs])))
+    return run_steps(subject.look(world, question_of(subject, [(key, str(each)) for key, each in pairs])))
 
 
 def every(world: World, name: str, limit: int = 1000, **said: Any) -> list[Row]:
@@ -270,7 +270,7 @@ def test_what_happens_between_two_steps_spoils_no_answer(seed: int) -> None:
     steps = {name: SUBJECTS[name].look for name in ("PSF", "CONVERSATION", "UOW-STATISTICS")}
     for name, look in steps.items():
         assert look is not None
-        going = look(world, Question(limit=1000))
+        going = look(world, Query(limit=1000))
         done: set[str] = set()
         while True:
             try:
@@ -297,7 +297,7 @@ def test_a_cursor_that_no_answer_has_said_is_refused_or_finds_something(name: st
     try:
         found = page(WORLD, name, cursor=cursor)
     except CisRefused as refused:
-        assert refused.code is Cis.INVALID_SELECTOR
+        assert refused.code is CommandCode.INVALID_SELECTOR
     else:
         assert found.next is None or found.rows
 
@@ -307,7 +307,7 @@ def test_what_is_no_information_object_is_refused_with_the_reason(name: str) -> 
     with pytest.raises(CisRefused) as refused:
         subject_of(name)
 
-    assert refused.value.code is (Cis.INVALID_SUBJECT if name else Cis.SUBJECT_MISSING)
+    assert refused.value.code is (CommandCode.INVALID_SUBJECT if name else CommandCode.SUBJECT_MISSING)
     assert REFUSED.get(name, "") in str(refused.value)
 
 
@@ -316,9 +316,9 @@ def test_what_is_no_information_object_is_refused_with_the_reason(name: str) -> 
 )
 def test_wrong_selectors_are_refused(said: tuple[str, str]) -> None:
     with pytest.raises(CisRefused) as refused:
-        finished(SUBJECTS["PSF"].look(WORLD, question_of(SUBJECTS["PSF"], [said])))  # type: ignore[misc]
+        run_steps(SUBJECTS["PSF"].look(WORLD, question_of(SUBJECTS["PSF"], [said])))  # type: ignore[misc]
 
-    assert refused.value.code is Cis.INVALID_SELECTOR
+    assert refused.value.code is CommandCode.INVALID_SELECTOR
 
 
 def test_threads_look_at_a_broker_while_others_send(tmp_path: Path) -> None:
@@ -328,11 +328,11 @@ def test_threads_look_at_a_broker_while_others_send(tmp_path: Path) -> None:
         sender = threading.Thread(target=lambda: [alice.send("GAME/CHESS/BLACK", b"e4") for _ in range(100)])
         sender.start()
         while sender.is_alive():
-            broker.look(lambda world: look(world, Question(limit=1000)))
+            broker.look(lambda world: look(world, Query(limit=1000)))
         sender.join()
-        found = broker.look(lambda world: look(world, Question(limit=1000)))
+        found = broker.look(lambda world: look(world, Query(limit=1000)))
 
         assert found.total == len(found.rows) == 100
         assert broker.administer(lambda handle: Purge(handle, found.rows[0]["uowid"])).uowid == found.rows[0]["uowid"]
     with pytest.raises(BrokerError):
-        broker.look(lambda world: look(world, Question()))
+        broker.look(lambda world: look(world, Query()))

@@ -10,16 +10,16 @@ import pytest
 
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import ANY, NEW, Function, Option, Reception, Reply, Request, Store
-from oms_journal.broker.block_json import said_of
+from oms_journal.broker.block_json import encode_answer
 from oms_journal.broker.client.calls import (
     Ask,
+    AskOutcome,
+    CallSteps,
+    Connection,
     Heard,
-    Line,
     Lost,
-    Outcome,
     Pause,
     RemoteOptions,
-    Steps,
     Unreached,
 )
 from oms_journal.broker.codes import Code
@@ -47,15 +47,15 @@ class Play:
 
     def __init__(self, **options: Any) -> None:
         self.clock = Clock()
-        self.line = Line(ONE, RemoteOptions(**options), self.clock)
+        self.line = Connection(ONE, RemoteOptions(**options), self.clock)
         self.asked: list[tuple[str, str, str]] = []  # host, session, function
         self.blocks: list[dict[str, Any]] = []
         self.seconds: list[float] = []
         self.names: list[str] = []  # identifiers of calls
 
-    def play(self, steps: Steps, *outcomes: Outcome) -> Answered:
-        script: Iterator[Outcome] = iter(outcomes)
-        outcome: Outcome = None
+    def play(self, steps: CallSteps, *outcomes: AskOutcome) -> Answered:
+        script: Iterator[AskOutcome] = iter(outcomes)
+        outcome: AskOutcome = None
         while True:
             try:
                 step = steps.send(outcome)
@@ -75,7 +75,7 @@ class Play:
             self.asked.append((step.url.split("/")[2].split(":")[0], step.headers["Broker-Session"], block["function"]))
             outcome = next(script)
 
-    def call(self, request: Request, *outcomes: Outcome, caller: int = 1) -> Reply:
+    def call(self, request: Request, *outcomes: AskOutcome, caller: int = 1) -> Reply:
         return self.play(self.line.calling(request, caller), *outcomes).reply
 
     def logged_on(self, *, keeps: bool = False) -> "Play":
@@ -88,7 +88,9 @@ class Play:
 
 def heard(code: Code = Code.OK, *, session: str = "", **fields: Any) -> Heard:
     reply = Reply(code=code, **fields)
-    return Heard(200, session, json.dumps(said_of(Answered(reply, b"" if "uow_status" in fields else None))).encode())
+    return Heard(
+        200, session, json.dumps(encode_answer(Answered(reply, b"" if "uow_status" in fields else None))).encode()
+    )
 
 
 GONE = heard(Code.NOT_ACTIVE)  # of a server without a broker
@@ -111,7 +113,9 @@ def test_a_new_caller_begins_a_session_of_its_own_and_goes_on_with_it() -> None:
 
 @pytest.mark.parametrize("outcome", [GONE, Unreached("no")])
 @pytest.mark.parametrize("request_", [SEND, COMMIT, LAST, REGISTER, RECEIVE])
-def test_a_broker_that_is_gone_is_left_for_its_partner_which_it_has_named(request_: Request, outcome: Outcome) -> None:
+def test_a_broker_that_is_gone_is_left_for_its_partner_which_it_has_named(
+    request_: Request, outcome: AskOutcome
+) -> None:
     play = Play().logged_on()
 
     reply = play.call(request_, outcome, OVER, heard(session="s2"), heard(session="s2", conv_id="1"))
@@ -155,7 +159,7 @@ def test_what_was_served_and_subscribed_to_is_so_again_in_a_new_session() -> Non
 
 
 @pytest.mark.parametrize("outcome", [Lost("reset"), Unreached("no"), FULL])
-def test_a_session_that_cannot_be_begun_anew_at_once_is_begun_anew_a_little_later(outcome: Outcome) -> None:
+def test_a_session_that_cannot_be_begun_anew_at_once_is_begun_anew_a_little_later(outcome: AskOutcome) -> None:
     again = heard(session="s3")
     for before in ([], [heard(session="s2")]):  # at its LOGON, at its REGISTER
         play = Play().logged_on()
@@ -299,7 +303,7 @@ def test_who_was_never_heard_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Unreached("nobody there"), Lost("cut off")])
-def test_who_says_how_patient_it_is_waits_for_a_server_that_is_not_there_yet(outcome: Outcome) -> None:
+def test_who_says_how_patient_it_is_waits_for_a_server_that_is_not_there_yet(outcome: AskOutcome) -> None:
     play = Play(patience_seconds=60.0)
     reply = play.call(LOGON, *[outcome] * 8, heard(session="s1"))
 
@@ -320,7 +324,7 @@ def test_nobody_waits_for_what_answers_and_is_no_broker() -> None:
 
 def test_patience_ends_and_the_answer_says_why() -> None:
     play = Play(patience_seconds=5.0).logged_on()
-    outcomes: Sequence[Outcome] = [Unreached("no")] * 30
+    outcomes: Sequence[AskOutcome] = [Unreached("no")] * 30
     steps = play.line.calling(SEND, 1)
     with pytest.raises(AssertionError, match="not asked for"):
         play.play(steps, *outcomes)
@@ -359,7 +363,7 @@ def test_a_long_wait_is_asked_for_in_pieces_and_its_end_is_kept() -> None:
     request = Request(function=Function.RECEIVE, option=Option.SYNC, conv_id=ANY, wait="60S")
     steps = play.line.calling(request, 1)
     timed_out = heard(Code.WAIT_TIMED_OUT, session="s1")
-    outcome: Outcome = None
+    outcome: AskOutcome = None
     waits = []
     with pytest.raises(StopIteration) as end:
         while True:
@@ -395,7 +399,7 @@ def test_what_has_no_words_is_refused_without_a_request(fields: dict[str, Any], 
 
 
 def test_a_password_goes_with_the_request_and_not_in_the_block() -> None:
-    line = Line(ONE, RemoteOptions())
+    line = Connection(ONE, RemoteOptions())
     step = next(line.calling(Request(function=Function.LOGON, user_id="ALICE", password="secret"), 1))
 
     assert isinstance(step, Ask) and step.auth == ("ALICE", "secret") and b"secret" not in step.content

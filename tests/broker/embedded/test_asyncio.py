@@ -24,7 +24,7 @@ from oms_journal.broker.embedded.loop import TURNS_MAX
 from oms_journal.broker.sessions import async_parts, session_parts
 from oms_journal.broker.sessions.async_sessions import AsyncSession
 from oms_journal.broker.sessions.sessions import Session
-from oms_journal.broker.store.start import Store
+from oms_journal.broker.store.start import PersistentStore
 from tests.support.embedded import SERVICE, bodies, refused
 from tests.support.small_files import MODEST
 from tests.support.watched_disk import TIMEOUT_SECONDS, WatchedDisk
@@ -53,7 +53,7 @@ def played(directory: Path, script: Script, **given: Any) -> None:
     """Open a broker on a watched disk and let the script play with it."""
     disk = WatchedDisk()
 
-    def open_store(attributes: Attributes, *, creates: bool) -> Store:
+    def open_store(attributes: Attributes, *, creates: bool) -> PersistentStore:
         return JournalStore.open(directory, journal_options(attributes), disk=disk, creates=creates)
 
     given = {"msg_cleanup_interval": "0", "max_data_file_size": MODEST} | given
@@ -390,7 +390,7 @@ def test_a_call_without_a_task_is_answered_later_or_taken_back(tmp_path: Path) -
         async with server(broker) as bob, broker.session("ALICE", token="A") as alice:
             told: list[Answered] = []
             receive = bob.speaker.receive(None, None, True, option=Option.SYNC)
-            broker.ask(bob.speaker.say(Function.VERSION), caller=bob._caller, then=told.append)
+            broker.ask(bob.speaker.request(Function.VERSION), caller=bob._caller, then=told.append)
             assert not told, "never before the call returns"
             await until(lambda: told)
             taken_back = broker.ask(receive, caller=bob._caller, then=told.append)
@@ -505,7 +505,7 @@ def test_a_loop_that_ends_with_a_commit_under_way_ends_quietly(
     """Nobody closes the broker: it is as if the process had died, but for the lock."""
     disk = WatchedDisk()
 
-    def open_store(attributes: Attributes, *, creates: bool) -> Store:
+    def open_store(attributes: Attributes, *, creates: bool) -> PersistentStore:
         return JournalStore.open(tmp_path, journal_options(attributes), disk=disk, creates=creates)
 
     loop = asyncio.new_event_loop()

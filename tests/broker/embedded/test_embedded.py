@@ -14,7 +14,7 @@ from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.drivers.sqlite import SqliteStore
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import CHECKPOINTS, Status
-from oms_journal.broker.sessions.requests import duration_text, wait_text
+from oms_journal.broker.sessions.requests import lifetime_text, wait_text
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.store.start import StartRefused
 from tests.support.embedded import HERE, KINDS, SERVICE, Kind, bodies, kind_of, refused
@@ -86,7 +86,7 @@ def test_a_message_that_is_no_bytes_is_a_mistake_of_its_sender_and_of_nobody_els
     say = alice.speaker
     given = say.send(Option.COMMIT, say.to(SERVICE, None), "text", {})  # type: ignore[arg-type]
     if is_part:
-        given = say.say(Function.SYNCPOINT, Option.COMMIT, uowid=BOTH, parts=[given])
+        given = say.request(Function.SYNCPOINT, Option.COMMIT, uowid=BOTH, parts=[given])
     with pytest.raises(TypeError, match="body must be bytes, bytearray or memoryview, not str"):
         alice.ask(given)
     assert broker.is_store_connected
@@ -111,7 +111,7 @@ def test_a_time_to_wait_is_written_as_the_block_has_it(wait: float | None, text:
     [(0.5, "1S"), (60, "60S"), (9_999_999, "9999999S"), (180 * 86400, "259200M"), (1e9 + 1, "277778H")],
 )
 def test_a_lifetime_in_seconds_is_written_in_a_unit_that_there_is_room_for(seconds: float, text: str) -> None:
-    assert duration_text(seconds) == text
+    assert lifetime_text(seconds) == text
 
 
 def test_who_asks_for_conversations_says_which(bob: Session) -> None:

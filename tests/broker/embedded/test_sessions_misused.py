@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.attributes.attributes import parse
+from oms_journal.broker.attributes.attributes import parse_attributes
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.kernel.state.redelivery import DEAD_LETTERS
@@ -34,7 +34,7 @@ DEFAULTS=TOPIC
 
 @pytest.fixture(params=["threads", "tasks"])
 def face(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Face]:
-    face = Face(tmp_path / "spool", parse(ATTRIBUTES), request.param)
+    face = Face(tmp_path / "spool", parse_attributes(ATTRIBUTES), request.param)
     yield face
     face.end()
 
@@ -280,7 +280,7 @@ def test_what_an_interrupt_keeps_from_its_caller_is_given_back_at_every_place(ma
 def _is_swept(made: Steps, home: Path, *, every: int) -> None:
     reached = 0
     for place in count(1, every):
-        face = Face(home / str(place), parse(ATTRIBUTES), "threads")
+        face = Face(home / str(place), parse_attributes(ATTRIBUTES), "threads")
         try:
             if not _is_interrupted(face, made, place):
                 break
@@ -327,7 +327,7 @@ def _nothing_is_with_nobody(face: Face, alice: Any, bob: Any, made: Steps, where
 
 def test_an_asyncio_broker_is_entered_once(tmp_path: Path) -> None:
     async def script() -> None:
-        broker = AsyncBroker.open(tmp_path / "spool", attributes=parse(ATTRIBUTES))
+        broker = AsyncBroker.open(tmp_path / "spool", attributes=parse_attributes(ATTRIBUTES))
         async with broker:
             with pytest.raises(BrokerError, match="was entered already") as again:
                 await broker.__aenter__()
@@ -335,7 +335,7 @@ def test_an_asyncio_broker_is_entered_once(tmp_path: Path) -> None:
                 await alice.send(SERVICE, b"goes on")
         with pytest.raises(BrokerError, match="was entered already"):
             await broker.__aenter__()
-        async with AsyncBroker.open(tmp_path / "spool", attributes=parse(ATTRIBUTES)) as other:
+        async with AsyncBroker.open(tmp_path / "spool", attributes=parse_attributes(ATTRIBUTES)) as other:
             assert other.is_store_connected
         assert again.value.code is Code.NOT_ACTIVE
 
@@ -344,8 +344,8 @@ def test_an_asyncio_broker_is_entered_once(tmp_path: Path) -> None:
 
 def test_an_asyncio_broker_that_could_not_begin_can_be_entered_again(tmp_path: Path) -> None:
     async def script() -> None:
-        second = AsyncBroker.open(tmp_path / "spool", attributes=parse(ATTRIBUTES))
-        async with AsyncBroker.open(tmp_path / "spool", attributes=parse(ATTRIBUTES)):
+        second = AsyncBroker.open(tmp_path / "spool", attributes=parse_attributes(ATTRIBUTES))
+        async with AsyncBroker.open(tmp_path / "spool", attributes=parse_attributes(ATTRIBUTES)):
             with pytest.raises(StartRefused):
                 await second.__aenter__()
         async with second:

@@ -19,7 +19,7 @@ from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import CLOCK, CLOCK_KEY, Status
 from oms_journal.broker.sessions.requests import checked
 from oms_journal.broker.sessions.sessions import Session
-from oms_journal.broker.store.start import Store
+from oms_journal.broker.store.start import PersistentStore
 from oms_journal.database.options import Options
 from tests.support.broker_stores import Driver, JournalDriver, SqliteDriver
 from tests.support.embedded import HERE, SERVICE, Kind, bodies, kind_of, refused
@@ -39,7 +39,7 @@ def driver(kind: Kind, tmp_path: Path) -> Driver:
 
 
 def opened(kind: Kind, driver: Driver, **given: Any) -> Broker:
-    def open_store(_: Attributes, *, creates: bool) -> Store:
+    def open_store(_: Attributes, *, creates: bool) -> PersistentStore:
         return driver.open(creates=creates)
 
     return kind.open(open_store=open_store, **given)
@@ -224,7 +224,7 @@ def test_a_commit_that_the_store_refuses_is_told_and_nothing_else_changes(
 ) -> None:
     """The store takes shorter messages than the service: nobody's store is lost, and none is full."""
 
-    def open_store(_: Attributes, *, creates: bool) -> Store:
+    def open_store(_: Attributes, *, creates: bool) -> PersistentStore:
         if kind.driver == "JOURNAL":
             return JournalStore.open(tmp_path / "store", Options(max_message_size=1000), creates=creates)
         return SqliteStore.open(tmp_path / "x", SqliteOptions(limits=Limits(message_bytes_max=1000)), creates=creates)
@@ -247,7 +247,7 @@ def test_while_the_store_comes_and_goes_what_is_acknowledged_is_there_and_what_i
     """Callers on many threads, some of whose commits are under way at each failure."""
     driver, acknowledged, refusals = DRIVER[name](tmp_path), list[bytes](), list[Code]()
 
-    def open_store(_: Attributes, *, creates: bool) -> Store:
+    def open_store(_: Attributes, *, creates: bool) -> PersistentStore:
         return driver.open(creates=creates)
 
     def send(broker: Broker, token: str) -> None:

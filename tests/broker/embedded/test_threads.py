@@ -20,7 +20,7 @@ from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.kernel.state.effects import Effect, Input
 from oms_journal.broker.sessions.session_parts import ReceivedUnit
 from oms_journal.broker.sessions.sessions import Session
-from oms_journal.broker.store.start import Store
+from oms_journal.broker.store.start import PersistentStore
 from tests.support.cli_runner import run_program
 from tests.support.embedded import SERVICE, bodies, refused
 from tests.support.small_files import MODEST
@@ -34,7 +34,7 @@ def disk() -> WatchedDisk:
 
 @pytest.fixture
 def broker(tmp_path: Path, disk: WatchedDisk) -> Iterator[Broker]:
-    def open_store(attributes: Attributes, *, creates: bool) -> Store:
+    def open_store(attributes: Attributes, *, creates: bool) -> PersistentStore:
         return JournalStore.open(tmp_path / "store", journal_options(attributes), disk=disk, creates=creates)
 
     with Broker.open(open_store=open_store, msg_cleanup_interval="0", max_data_file_size=MODEST) as found:

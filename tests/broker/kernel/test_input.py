@@ -99,10 +99,12 @@ def test_another_store_value_in_the_same_unit_of_work_is_refused(white: Person) 
 
 
 def test_limits_of_conversations() -> None:
-    from oms_journal.broker.attributes.attributes import parse
+    from oms_journal.broker.attributes.attributes import parse_attributes
 
     text = "DEFAULTS=BROKER BROKER-ID=ETB001 MAX-UOWS=99 DEFERRED=YES NUM-CONVERSATION=3 DEFAULTS=SERVICE CLASS=GAME "
-    desk = Desk(parse(f"{text} SERVER=CHESS SERVICE=BLACK CONV-LIMIT=2 CLASS=GAME SERVER=CHESS SERVICE=OTHER"))
+    desk = Desk(
+        parse_attributes(f"{text} SERVER=CHESS SERVICE=BLACK CONV-LIMIT=2 CLASS=GAME SERVER=CHESS SERVICE=OTHER")
+    )
     white, black = Person(desk, "WHITE", "T"), Person(desk, "BLACK", "T", caller=2)
     black.register()
     sent = [white.send(b"x", store=Store.OFF), white.send(b"x", NONE)]
@@ -730,7 +732,7 @@ def test_a_mistake_of_the_kernel_is_answered_and_logged_and_has_changed_nothing(
         raise Mistake
 
     with monkeypatch.context() as patched:
-        patched.setitem(kernel_module._ROOMS, function, fails)
+        patched.setitem(kernel_module._FUNCTIONS, function, fails)
         request = Request(
             function=function, option=SYNC, user_id="WHITE", token="PC1", conv_id=sent.conv_id, uowid=sent.uowid
         )
@@ -747,7 +749,7 @@ def test_a_mistake_outside_a_call_is_logged(desk: Desk, white: Person, monkeypat
     def fails(*_: object) -> None:
         raise Mistake
 
-    monkeypatch.setattr(kernel_module, "make_durable", fails)
+    monkeypatch.setattr(kernel_module, "confirm", fails)
     effects = desk.kernel.take(Durable(1, 0), 0)
     assert len(effects) == 1 and isinstance(effects[0], Log) and "Mistake" in effects[0].text
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oms_journal.broker.attributes.attributes import parse
+from oms_journal.broker.attributes.attributes import parse_attributes
 from oms_journal.broker.block import Function, Option, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.records import Status
@@ -67,7 +67,7 @@ def test_what_was_being_received_elsewhere_is_given_back(desk: Desk, white: Pers
 
 def test_a_service_must_be_defined_and_registered_or_deferred() -> None:
     desk = Desk(
-        parse(
+        parse_attributes(
             "DEFAULTS=BROKER BROKER-ID=ETB001 MAX-UOWS=10 DEFAULTS=SERVICE "
             "CLASS=GAME SERVER=CHESS SERVICE=BLACK CLASS=GAME SERVER=CHESS SERVICE=LATER DEFERRED=YES"
         )

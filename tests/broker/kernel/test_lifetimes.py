@@ -11,11 +11,11 @@ from oms_journal.broker.durations import (
     NO,
     YES,
     Clocks,
-    duration,
     duration_text,
     ends,
+    parse_duration,
+    parse_wait,
     status_lifetime,
-    wait,
 )
 from oms_journal.broker.records import UOW, Flag, Status, UowRecord
 
@@ -27,24 +27,24 @@ MINUTE = 60 * MICROSECONDS
     [("30S", 30), ("5M", 300), ("12H", 43200), ("1D", 86400), ("90", 90), ("1d", 86400), (" 2m ", 120), ("0S", 0)],
 )
 def test_a_duration_is_a_number_and_a_letter(text: str, seconds: int) -> None:
-    assert duration(text) == seconds * MICROSECONDS
+    assert parse_duration(text) == seconds * MICROSECONDS
 
 
 @pytest.mark.parametrize("text", ["", "S", "1W", "-1S", "1.5H", "1 H x", "999999999D", "٣S", "1D2H"])
 def test_anything_else_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError):
-        duration(text)
+        parse_duration(text)
 
 
 @given(st.integers(0, DURATION_MAX // MICROSECONDS))
 def test_a_duration_reads_as_it_is_written(seconds: int) -> None:
     text = duration_text(seconds * MICROSECONDS)
 
-    assert duration(text) == seconds * MICROSECONDS
+    assert parse_duration(text) == seconds * MICROSECONDS
 
 
 def test_a_duration_is_written_in_its_largest_whole_unit() -> None:
-    written = [duration_text(duration(text)) for text in ("86400", "3600", "120", "61", "0")]
+    written = [duration_text(parse_duration(text)) for text in ("86400", "3600", "120", "61", "0")]
 
     assert written == ["1D", "1H", "2M", "61S", "0S"]
 
@@ -61,20 +61,20 @@ def test_the_longest_status_fits_a_record() -> None:
 
 @pytest.mark.parametrize(("text", "said"), [("", NO), ("NO", NO), ("no", NO), ("YES", YES), ("Yes", YES)])
 def test_wait_says_no_or_yes(text: str, said: object) -> None:
-    assert wait(text) is said
+    assert parse_wait(text) is said
 
 
 @pytest.mark.parametrize(
     ("text", "microseconds"), [("30S", 30_000_000), ("1M", MINUTE), ("0.25", 250_000), ("2.5s", 2_500_000)]
 )
 def test_wait_says_a_time(text: str, microseconds: int) -> None:
-    assert wait(text) == microseconds
+    assert parse_wait(text) == microseconds
 
 
 @pytest.mark.parametrize("text", ["0S", "0", "0.0000001", "MAYBE", "-1", "1W", "9999999D", "NOW"])
 def test_wait_for_no_time_and_for_nonsense_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        wait(text)
+        parse_wait(text)
 
 
 def test_the_pseudo_clock_stands_still_while_the_store_is_away() -> None:

@@ -137,10 +137,10 @@ def test_what_goes_beside_a_message_arrives_with_it(desk: Desk) -> None:
 
 def test_identifiers_of_units_of_work_are_alphanumeric_and_in_three_cases_all_numeric(desk: Desk) -> None:
     none = Desk(attributes(max_uows="0"))
-    from oms_journal.broker.attributes.attributes import parse
+    from oms_journal.broker.attributes.attributes import parse_attributes
 
     some = Desk(
-        parse(
+        parse_attributes(
             "DEFAULTS=BROKER BROKER-ID=ETB001 MAX-UOWS=9 DEFAULTS=SERVICE "
             "CLASS=GAME SERVER=CHESS SERVICE=BLACK MAX-UOWS=0"
         )

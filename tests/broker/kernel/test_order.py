@@ -5,7 +5,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oms_journal.broker.kernel.tables.order import BLOCK_ENTRIES_MAX, Order
+from oms_journal.broker.kernel.tables.order import BLOCK_ENTRIES_MAX, KeyedOrder
 
 ENTRY = st.tuples(st.integers(0, 30), st.integers(0, 30))
 
@@ -13,7 +13,7 @@ ENTRY = st.tuples(st.integers(0, 30), st.integers(0, 30))
 @given(st.lists(st.tuples(st.booleans(), ENTRY), max_size=200), st.integers(0, 200))
 def test_entries_come_and_go_and_stay_in_order(steps: list[tuple[bool, tuple[int, int]]], given_count: int) -> None:
     expected = [(0, number + 100) for number in range(given_count)]
-    order = Order(array("Q", [key for key, _ in expected]), array("Q", [number for _, number in expected]))
+    order = KeyedOrder(array("Q", [key for key, _ in expected]), array("Q", [number for _, number in expected]))
 
     for is_added, entry in steps:
         if is_added and entry not in expected:
@@ -32,7 +32,7 @@ def test_entries_come_and_go_and_stay_in_order(steps: list[tuple[bool, tuple[int
 
 
 def test_many_entries_are_split_over_blocks_and_come_together_again() -> None:
-    order = Order()
+    order = KeyedOrder()
     keys = [key * 7919 % 10007 for key in range(5000)]
     for key in keys:
         order.add(key, key + 1)
@@ -45,7 +45,7 @@ def test_many_entries_are_split_over_blocks_and_come_together_again() -> None:
 
 
 def test_thousands_of_entries_under_one_key_are_found_each() -> None:
-    order = Order()
+    order = KeyedOrder()
     for number in range(5000):
         order.add(1, number)
     for number in range(0, 5000, 2):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from oms_journal.broker.attributes.attributes import Attributes, parse
+from oms_journal.broker.attributes.attributes import Attributes, parse_attributes
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.codes import Code
 from tests.support.kernel_desk import Desk, Person, Said, attributes
@@ -121,7 +121,7 @@ def test_what_was_read_is_not_acknowledged_by_the_next_receive_while_its_end_is_
         f"DEFAULTS=TOPIC\nTOPIC={TOPIC} ALLOW-DURABLE=YES AUTO-COMMIT-FOR-SUBSCRIBER=YES "
         f"PUBLICATION-LIFETIME={LIFETIME}S\n"
     )
-    desk = Desk(parse(text))
+    desk = Desk(parse_attributes(text))
     paper, reader = person(desk, "PAPER", 1), person(desk, "READER", 2, DURABLE)
     publish(paper)
     assert get(reader).body == b"x"

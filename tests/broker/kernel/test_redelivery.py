@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oms_journal.broker.attributes.attributes import parse
+from oms_journal.broker.attributes.attributes import parse_attributes
 from oms_journal.broker.block import Function, Option, Reception, Request, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.effects import (
@@ -333,7 +333,7 @@ def test_a_waiting_receiver_of_dead_letters_gets_it() -> None:
 
 def test_dead_letters_are_there_whatever_the_attributes_define_and_allow() -> None:
     text = "DEFAULTS=BROKER STORE=BROKER DEFERRED=YES MAX-UOWS=1 MAX-DELIVERY-COUNT=1 NUM-CONVERSATION=1\n"
-    desk = Desk(parse(text + "DEFAULTS=SERVICE CLASS=GAME SERVER=CHESS SERVICE=BLACK", broker_id=""))
+    desk = Desk(parse_attributes(text + "DEFAULTS=SERVICE CLASS=GAME SERVER=CHESS SERVICE=BLACK", broker_id=""))
     white, black = people(desk)
     sent = white.send(b"1")
     black.receive("NEW")

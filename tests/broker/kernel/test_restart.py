@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from oms_journal.broker.attributes.attributes import parse
+from oms_journal.broker.attributes.attributes import parse_attributes
 from oms_journal.broker.block import BOTH, ConvStat, Function, Option, Request, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.conversations import dormancy
@@ -278,7 +278,7 @@ def test_what_is_not_persistent_is_lost_by_a_restart() -> None:
 )
 def test_limits_count_what_was_restored(of_broker: str, of_service: str, code: Code) -> None:
     text = f"DEFAULTS=BROKER BROKER-ID=E PSTORE=WARM STORE=BROKER {of_broker} DEFAULTS=SERVICE "
-    desk = Desk(parse(f"{text} CLASS=GAME SERVER=CHESS SERVICE=BLACK {of_service}"))
+    desk = Desk(parse_attributes(f"{text} CLASS=GAME SERVER=CHESS SERVICE=BLACK {of_service}"))
     white, black = people(desk)
     for _ in range(3):
         assert white.send(b"x").code is Code.OK
@@ -307,13 +307,15 @@ def test_no_participant_times_out_while_its_restored_unit_of_work_lives() -> Non
 
 
 def test_a_service_that_is_defined_no_longer_keeps_what_waits_for_it() -> None:
-    from oms_journal.broker.attributes.attributes import parse
+    from oms_journal.broker.attributes.attributes import parse_attributes
 
     desk = Desk()
     white, _ = people(desk, is_served=False)
     sent = white.send(b"x")
     again = desk.restart(
-        parse("DEFAULTS=BROKER BROKER-ID=ETB001 PSTORE=HOT MAX-UOWS=9 DEFAULTS=SERVICE CLASS=A SERVER=A SERVICE=A")
+        parse_attributes(
+            "DEFAULTS=BROKER BROKER-ID=ETB001 PSTORE=HOT MAX-UOWS=9 DEFAULTS=SERVICE CLASS=A SERVER=A SERVICE=A"
+        )
     )
     white, black = people(again)
     assert "no service GAME/CHESS/BLACK" in again.logs[0]
@@ -494,7 +496,7 @@ def test_durable_subscriptions_go_on_after_a_restart() -> None:
 def test_what_a_topic_has_stored_comes_before_what_it_stores_no_longer() -> None:
     terms = "DEFAULTS=BROKER BROKER-ID=ETB001 PSTORE=WARM SUBSCRIBER-STORE=PSTORE SUBSCRIPTION-EXPIRATION=9D "
     stored, no_longer = (
-        parse(terms + "DEFAULTS=TOPIC TOPIC=NEWS ALLOW-DURABLE=YES " + more) for more in ("", "STORE=OFF")
+        parse_attributes(terms + "DEFAULTS=TOPIC TOPIC=NEWS ALLOW-DURABLE=YES " + more) for more in ("", "STORE=OFF")
     )
     topic: Fields = {"topic": "NEWS"}
 

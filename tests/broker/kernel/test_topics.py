@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.attributes.attributes import parse
+from oms_journal.broker.attributes.attributes import parse_attributes
 from oms_journal.broker.block import Function, Option, Reception, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.effects import Abandoned, Gone
@@ -290,7 +290,7 @@ def test_a_topic_remembers_the_last_publications_of_so_many_publishers(monkeypat
 
 def test_auto_commit_acknowledges_what_was_read_when_the_next_is_asked_for() -> None:
     desk = Desk(
-        parse(
+        parse_attributes(
             "DEFAULTS=BROKER BROKER-ID=ETB001 PSTORE=WARM SUBSCRIBER-STORE=PSTORE SUBSCRIPTION-EXPIRATION=UNLIM "
             "DEFAULTS=TOPIC TOPIC=NEWS ALLOW-DURABLE=YES AUTO-COMMIT-FOR-SUBSCRIBER=YES"
         )
@@ -466,7 +466,7 @@ def test_what_another_connection_is_acknowledging_for_a_lost_one_is_not_handed_o
 
 def test_auto_commit_acknowledges_what_the_same_connection_has_read() -> None:
     desk = Desk(
-        parse(
+        parse_attributes(
             "DEFAULTS=BROKER BROKER-ID=ETB001 PSTORE=WARM SUBSCRIBER-STORE=PSTORE SUBSCRIPTION-EXPIRATION=UNLIM "
             "DEFAULTS=TOPIC TOPIC=NEWS ALLOW-DURABLE=YES AUTO-COMMIT-FOR-SUBSCRIBER=YES"
         )
@@ -502,7 +502,7 @@ def test_wrong_calls_have_codes_of_their_own(desk: Desk, paper: Person, reader: 
 
 def test_attributes_permit_and_forbid() -> None:
     desk = Desk(
-        parse(
+        parse_attributes(
             "DEFAULTS=BROKER BROKER-ID=ETB001 PSTORE=WARM DEFAULTS=TOPIC TOPIC=NEWS MAX-MESSAGES-IN-PUBLICATION=2 "
             "MAX-PUBLICATION-MESSAGE-LENGTH=5 TOPIC=CLOSED ALLOW-USER-SUBSCRIBE=NO"
         )
@@ -524,7 +524,7 @@ def test_attributes_permit_and_forbid() -> None:
 
 
 def test_publish_and_subscribe_is_off_where_no_topic_is_defined() -> None:
-    desk = Desk(parse("DEFAULTS=BROKER BROKER-ID=ETB001 DEFAULTS=SERVICE CLASS=* SERVER=* SERVICE=*"))
+    desk = Desk(parse_attributes("DEFAULTS=BROKER BROKER-ID=ETB001 DEFAULTS=SERVICE CLASS=* SERVER=* SERVICE=*"))
     paper = Person(desk, "PAPER", "P")
     assert publish(paper).code is Code.NO_PUBLISH_AND_SUBSCRIBE
     assert subscribe(paper) is Code.NO_PUBLISH_AND_SUBSCRIBE

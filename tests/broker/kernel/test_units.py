@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from oms_journal.broker.kernel.tables.dormant_units import NO_TEXTS, Count, Parties, Units, split
+from oms_journal.broker.kernel.tables.dormant_units import NO_TEXTS, Count, DormantUnits, Parties, split
 from oms_journal.broker.kernel.tables.packed_rows import BLOCK_ROWS_MAX, LOOSE_ROWS_MAX
 from oms_journal.broker.records import UOW, Flag, Status, UowRecord, identifier
 
@@ -33,12 +33,12 @@ def record(
     return made._replace(**fields)  # type: ignore[arg-type]
 
 
-def filled(records: list[UowRecord]) -> Units:
+def filled(records: list[UowRecord]) -> DormantUnits:
     """Return units that begin with the records."""
     parts = [split(UOW.encode(one)) for one in sorted(records, key=lambda one: one.uowid)]
     interned: dict[bytes, int] = {}
     places = [interned.setdefault(parties, len(interned)) for _, parties, _ in parts]
-    units = Units()
+    units = DormantUnits()
     heads = np.frombuffer(b"".join(head for head, _, _ in parts), UOW.dtype)
     texts = {at: text for at, (_, _, text) in enumerate(parts) if text != NO_TEXTS}
     units.fill(heads, list(interned), np.array(places, np.uint32), texts)
@@ -51,7 +51,7 @@ class Model:
     def __init__(self) -> None:
         self.records: dict[str, UowRecord] = {}
 
-    def check(self, units: Units, chance: random.Random) -> None:
+    def check(self, units: DormantUnits, chance: random.Random) -> None:
         records = self.records
         assert len(units) == len(records)
         for uowid in chance.sample(sorted(records), min(len(records), 20)):
@@ -136,7 +136,7 @@ def test_what_is_taken_may_come_again_with_another_status() -> None:
 
 
 def test_parties_that_nobody_has_any_more_are_forgotten() -> None:
-    units = Units()
+    units = DormantUnits()
     for turn in range(3):
         for number in range(LOOSE_ROWS_MAX):
             units.add(record(turn * LOOSE_ROWS_MAX + number + 1, sender_user=f"USER{number}"))
@@ -173,7 +173,7 @@ def test_a_unit_of_work_asleep_takes_less_than_ninety_bytes(is_filled: bool) -> 
     if is_filled:
         units = filled([record(2 * number, conversation=2 * number - 1) for number in range(1, count)])
     else:
-        units = Units()
+        units = DormantUnits()
         for number in range(1, count):
             units.add(record(2 * number, conversation=2 * number - 1))
         units._rows._pack()

@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from oms_journal.broker.admin.broker import Around, statistics_row
-from oms_journal.broker.admin.figures import Meters
-from oms_journal.broker.attributes.attributes import BUILT_IN, parse
+from oms_journal.broker.admin.broker import ServerFacts, statistics_row
+from oms_journal.broker.admin.figures import Figures
+from oms_journal.broker.attributes.attributes import BUILT_IN, parse_attributes
 from oms_journal.broker.block import Function, Option, Reply, ServiceName, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state import unused_names
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.effects import Gone, ReleaseHeld, StoreBack, StoreLost
-from oms_journal.broker.kernel.state.service import Registration, Service, Waiting
-from oms_journal.broker.kernel.state.topics import Publication, Subscription, Topic
+from oms_journal.broker.kernel.state.service import Registration, Service, WaitingConversations
+from oms_journal.broker.kernel.state.topics import Publication, Topic, TopicSubscription
 from oms_journal.broker.kernel.state.unit import Owner
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.tables.order import Order
+from oms_journal.broker.kernel.tables.order import KeyedOrder
 from oms_journal.broker.records import Status
 from oms_journal.broker.store.latencies import Latencies
 from tests.support.kernel_desk import Desk, Fields, Person, Said, attributes
@@ -27,9 +27,19 @@ from tests.support.stomp_desk import StompDesk
 COUNT = 2_500  # of all uses together
 KEPT = 5  # names that stay though nothing is left of them, here
 SYNC, COMMIT, BACKOUT, EOC, IMMED = Option.SYNC, Option.COMMIT, Option.BACKOUT, Option.EOC, Option.IMMED
-COUNTED = (Service, Registration, Waiting, Order, Conversation, Topic, Subscription, Publication, Owner)
+COUNTED = (
+    Service,
+    Registration,
+    WaitingConversations,
+    KeyedOrder,
+    Conversation,
+    Topic,
+    TopicSubscription,
+    Publication,
+    Owner,
+)
 OPERATOR = 900_000
-AROUND = Around(
+AROUND = ServerFacts(
     version="",
     run_mode="",
     started=0,
@@ -369,7 +379,7 @@ def test_what_waited_before_a_restart_waits_in_its_service_and_topic(is_held: bo
 def test_what_the_attributes_name_and_what_was_first_stay_with_their_counters() -> None:
     text = BUILT_IN.replace("SERVICE=*", "SERVICE=*\n  CLASS=MADE SERVER=UP SERVICE=100")
     text = text.replace("TOPIC=*", "TOPIC=T100 ALLOW-DURABLE=YES\n  TOPIC=*")
-    names = Names(Desk(parse(text, broker_id="")))
+    names = Names(Desk(parse_attributes(text, broker_id="")))
     for number in (1, 100, *range(2, 50), 100):
         is_sent_to_and_received(names, number)
         is_published_to(names, number)
@@ -385,16 +395,16 @@ def test_counters_begin_anew_with_a_forgotten_name_and_their_sum_goes_on(monkeyp
     for number in (*range(1, 30), 20, 1):
         is_sent_to_and_received(names, number)
         is_subscribed_to(names, number)
-        meters = Meters()
+        meters = Figures()
         for _ in meters.read(names.world):
             pass
-        sums = [sum(row.accepted for row in meters.services) + meters.other_services.get("accepted", 0)]
-        sums += [sum(row.processed for row in meters.services) + meters.other_services.get("processed", 0)]
-        sums += [sum(row.published for row in meters.topics) + meters.other_topics.get("published", 0)]
-        sums += [sum(row.ended for row in meters.topics) + meters.other_topics.get("ended", 0)]
+        sums = [sum(row["accepted"] for row in meters.services) + meters.other_services.get("accepted", 0)]
+        sums += [sum(row["processed"] for row in meters.services) + meters.other_services.get("processed", 0)]
+        sums += [sum(row["published"] for row in meters.topics) + meters.other_topics.get("published", 0)]
+        sums += [sum(row["ended"] for row in meters.topics) + meters.other_topics.get("ended", 0)]
         totals.append(sums)
         row = statistics_row(names.world, AROUND)
-        assert [row.accepted, row.processed, row.published, row.publications_ended] == sums
+        assert [row["accepted"], row["processed"], row["published"], row["publications_ended"]] == sums
     assert totals == [[count, count, 2 * count, 2 * count] for count in range(1, 32)]
 
 

@@ -5,7 +5,7 @@ Behaviour told by EntireX, Using Persistence and Units of Work.
 
 import pytest
 
-from oms_journal.broker.attributes.attributes import parse
+from oms_journal.broker.attributes.attributes import parse_attributes
 from oms_journal.broker.block import BOTH, ConvStat, Function, Option, Reception, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.records import Flag, Status
@@ -632,7 +632,7 @@ def test_max_uows_counts_active_units_of_work() -> None:
 
 def test_a_service_has_limits_of_its_own_within_those_of_the_broker() -> None:
     desk = Desk(
-        parse(
+        parse_attributes(
             "DEFAULTS=BROKER BROKER-ID=ETB001 MAX-UOWS=4 UMSG=3 MAX-UOW-MESSAGE-LENGTH=20 DEFERRED=YES "
             "DEFAULTS=SERVICE CLASS=GAME SERVER=CHESS SERVICE=BLACK MUOW=1 UMSG=2 MAX-UOW-MESSAGE-LENGTH=10 "
             "CLASS=GAME SERVER=CHESS SERVICE=OTHER CLASS=GAME SERVER=CHESS SERVICE=NONE MUOW=0"

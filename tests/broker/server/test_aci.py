@@ -13,7 +13,7 @@ import pytest
 
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import FIELDS, ConvStat, Function, Option, Reply, Request, Store, Way
-from oms_journal.broker.block_json import answered_of, block_of, parsed, request_of, said_of
+from oms_journal.broker.block_json import decode_answer, decode_request, encode_answer, encode_request, parse_json
 from oms_journal.broker.codes import Code
 from oms_journal.broker.records import Status
 from oms_journal.broker.server.http import sessions
@@ -95,12 +95,12 @@ FULL = Request(
 
 
 def test_every_field_of_a_request_comes_back_from_its_json() -> None:
-    block = json.loads(json.dumps(block_of(FULL)))
+    block = json.loads(json.dumps(encode_request(FULL)))
 
-    assert request_of(block) == (FULL, False)
+    assert decode_request(block) == (FULL, False)
     spoken = {field.attribute for field in FIELDS.values() if field.attribute and field.way is not Way.OUT}
     assert spoken <= set(block) | {"api_type"}
-    assert request_of({"function": "LOGON"})[0] == Request(function=Function.LOGON)
+    assert decode_request({"function": "LOGON"})[0] == Request(function=Function.LOGON)
 
 
 @pytest.mark.parametrize("status", [*Status, None])
@@ -133,12 +133,15 @@ def test_every_field_of_a_reply_comes_back_from_its_json(status: Status | None) 
     )
     whole = Answered(reply, b"\xff\x00", {"p": "v"})
 
-    assert answered_of(json.loads(json.dumps(said_of(whole)))) == whole
-    assert answered_of(said_of(Answered(Reply()))) == Answered(Reply())
-    assert answered_of({"error_code": "00080001"}).reply.text == Code.SECURITY_NOT_ACTIVE.text
+    assert decode_answer(json.loads(json.dumps(encode_answer(whole)))) == whole
+    assert decode_answer(encode_answer(Answered(Reply()))) == Answered(Reply())
+    assert decode_answer({"error_code": "00080001"}).reply.text == Code.SECURITY_NOT_ACTIVE.text
     text = Answered(Reply(), "é".encode())
-    assert said_of(text, as_text=True)["body_text"] == "é" and answered_of(said_of(text, as_text=True)) == text
-    assert said_of(whole, as_text=True)["body"] == "/wA=", "what is no text stays base64"
+    assert (
+        encode_answer(text, as_text=True)["body_text"] == "é"
+        and decode_answer(encode_answer(text, as_text=True)) == text
+    )
+    assert encode_answer(whole, as_text=True)["body"] == "/wA=", "what is no text stays base64"
 
 
 BROKEN = {
@@ -183,7 +186,7 @@ def test_what_is_no_control_block_is_refused_in_words_and_nothing_happens(place:
     status, said = place.say(BROKEN[name])
 
     assert status == 400 and said["status"] == 400 and said["error"] and len(said["error"]) < 500
-    assert parsed(b'{"function": "LOGON"}') == {"function": "LOGON"}
+    assert parse_json(b'{"function": "LOGON"}') == {"function": "LOGON"}
 
 
 @pytest.mark.parametrize(
@@ -453,4 +456,4 @@ def test_a_session_has_so_many_calls_under_way_and_no_more(tmp_path: Path) -> No
 
 
 def test_base64_is_what_python_reads_as_base64() -> None:
-    assert request_of({"function": "SEND", "body": base64.b64encode(b"\xff").decode()})[0].body == b"\xff"
+    assert decode_request({"function": "SEND", "body": base64.b64encode(b"\xff").decode()})[0].body == b"\xff"

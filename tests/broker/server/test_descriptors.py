@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.server.runtime.log import AGAIN_SECONDS, KINDS_MAX, Complaints
+from oms_journal.broker.server.runtime.log import AGAIN_SECONDS, KINDS_MAX, LoopErrorLog
 from tests.support.stomp_server import Serving, Wire, eventually
 
 DESCRIPTORS = 100
@@ -46,7 +46,7 @@ def test_it_says_so_in_a_line_and_goes_on(tmp_path: Path) -> None:
 
 def test_what_is_said_again_later_says_how_often_it_was_not(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
-    complain, loop = Complaints(lambda: now), asyncio.new_event_loop()
+    complain, loop = LoopErrorLog(lambda: now), asyncio.new_event_loop()
     for _ in range(5):
         complain(loop, {"message": "accept", "exception": OSError(24, "Too many open files")})
     complain(loop, {"message": "another thing"})
@@ -63,7 +63,7 @@ def test_what_is_said_again_later_says_how_often_it_was_not(caplog: pytest.LogCa
 
 
 def test_however_many_different_things_are_said_few_are_remembered() -> None:
-    complain, loop = Complaints(lambda: 0.0), asyncio.new_event_loop()
+    complain, loop = LoopErrorLog(lambda: 0.0), asyncio.new_event_loop()
     for number in range(10 * KINDS_MAX):
         for _ in range(2):
             complain(loop, {"message": f"thing {number}"})

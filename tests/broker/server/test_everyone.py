@@ -18,7 +18,7 @@ from oms_journal.broker.admin.subjects import ALIASES, SUBJECTS
 from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.block import Function
 from oms_journal.broker.server.http.routes import web_listener
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.server.stomp.frames import CLIENT_COMMANDS
 from tests.support.guarded_server import PASSWORDS, Files
 from tests.support.stomp_server import Serving, Wire
@@ -110,7 +110,9 @@ def known_routes() -> dict[str, set[str]]:
 
     async def made() -> dict[str, set[str]]:
         attributes = built_in(broker_id="ETB")
-        listener = web_listener(Served(attributes=attributes, stop=lambda _: None, run_mode="STANDARD", started=0.0))
+        listener = web_listener(
+            ServerState(attributes=attributes, stop=lambda _: None, run_mode="STANDARD", started=0.0)
+        )
         found: dict[str, set[str]] = {}
         for route in listener.app.routes:  # type: ignore[union-attr]
             found.setdefault(route.path, set()).update(route.methods - {"HEAD"})

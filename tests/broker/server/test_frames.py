@@ -16,7 +16,7 @@ from oms_journal.broker.server.stomp.frames import (
     BadFrame,
     Frame,
     FrameReader,
-    encode,
+    encode_frame,
     is_sayable,
 )
 from tests.support.sweeps import for_each
@@ -85,7 +85,7 @@ def test_a_colon_in_a_value_needs_no_escape(version: str) -> None:
 @pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
 def test_the_frame_that_settles_the_version_has_no_escapes(command: str) -> None:
     assert read(f"{command}\npasscode:a\\nb\n\n\0".encode(), "")[0].headers == {"passcode": "a\\nb"}
-    assert encode(Frame("CONNECTED", {"x": "a\\b:c"}), V12) == b"CONNECTED\nx:a\\b:c\n\n\0\n"
+    assert encode_frame(Frame("CONNECTED", {"x": "a\\b:c"}), V12) == b"CONNECTED\nx:a\\b:c\n\n\0\n"
 
 
 # Cuts.
@@ -159,7 +159,7 @@ def frames_of(draw: st.DrawFn, version: str) -> Frame:
 @settings(max_examples=80, deadline=None)
 def test_what_is_said_in_a_version_is_understood_in_it(version: str, data: st.DataObject) -> None:
     said = data.draw(st.lists(frames_of(version), max_size=4))
-    sent = b"".join(encode(each, version) for each in said)
+    sent = b"".join(encode_frame(each, version) for each in said)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=4)))
 
     reader, heard = FrameReader(version=version), list[Frame]()
@@ -279,10 +279,10 @@ def test_frames_before_a_bad_one_are_good() -> None:
 def test_a_header_that_a_version_cannot_say_is_refused(version: str, name: str, value: str, is_said: bool) -> None:
     assert is_sayable(name, value, version) is is_said
     if is_said:
-        encode(Frame("MESSAGE", {name: value}), version)
+        encode_frame(Frame("MESSAGE", {name: value}), version)
     else:
         with pytest.raises(ValueError, match="cannot be said"):
-            encode(Frame("MESSAGE", {name: value}), version)
+            encode_frame(Frame("MESSAGE", {name: value}), version)
 
 
 # What it costs: were the time for any of these the square of the bytes, the test would not come to its end.

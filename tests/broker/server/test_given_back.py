@@ -132,7 +132,7 @@ def test_what_was_acknowledged_long_ago_is_still_known(stomp: StompDesk) -> None
         client.ack(message, receipt=message.headers["ack"])
 
     assert len(client.receipts()) == 60
-    assert client.session._consumer._done.size <= 2, "one range"
+    assert client.session.consumer._done.size <= 2, "one range"
 
 
 def test_the_rest_of_a_unit_that_was_given_back_is_given_back_with_it(stomp: StompDesk) -> None:

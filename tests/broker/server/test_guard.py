@@ -7,7 +7,7 @@ from typing import Any
 
 from oms_journal.broker.block import ANY, BOTH, NEW, NONE, Function, Option, Request
 from oms_journal.broker.codes import Code
-from oms_journal.broker.rights import BROKER, OPEN, Guard, Identity, Right, refusal, service_name, topic_name
+from oms_journal.broker.rights import BROKER, OPEN, Guard, Identity, Right, check_call, service_name, topic_name
 from tests.support.sweeps import for_each
 
 NAMES: dict[str, Any] = {"server_class": "RPC", "server_name": "SRV1", "service": "CALLNAT"}
@@ -34,7 +34,7 @@ def said(function: Function, option: Option = Option.NONE, **fields: Any) -> Req
 
 
 def code(identity: Identity, request: Request) -> Code | None:
-    found = refusal(identity, request)
+    found = check_call(identity, request)
     return None if found is None else found[0]
 
 
@@ -136,4 +136,4 @@ def test_without_users_everybody_is_let_in_and_may_do_everything() -> None:
 
     assert identity.user == "ANYBODY"
     assert all(identity.may(right, name) for right in Right for name in ("RPC/SRV1/CALLNAT", "topic/NEWS", BROKER))
-    assert OPEN.refusal(identity, said(Function.SEND, user_id="ELSE", conv_id=NEW, **NAMES)) is None
+    assert OPEN.check_call(identity, said(Function.SEND, user_id="ELSE", conv_id=NEW, **NAMES)) is None

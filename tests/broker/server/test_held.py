@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.admin.codes import Cis
+from oms_journal.broker.admin.codes import CommandCode
 from tests.broker.server.test_operators import Limited, _administration, _refusal, command, info, rows, send, serve
 from tests.support.held_stores import mark_restored
 from tests.support.web_place import ALICE, BOB, SERVICE, WebPlace
@@ -78,7 +78,7 @@ def test_what_is_held_is_seen_and_not_received_and_what_is_new_is(there: Restore
     assert {row["service"]: row["held"] for row in rows(place, "SERVICE")} == {"BLACK": 3, "WHITE": 2}
     assert [row["held"] for row in rows(place, "SUBSCRIBER")] == [2, 2]
     assert [row["held"] for row in rows(place, "PUBLICATION")] == [2, 2]
-    assert info(place, "PSF", held="perhaps", expects=400)["code"] == Cis.INVALID_SELECTOR
+    assert info(place, "PSF", held="perhaps", expects=400)["code"] == CommandCode.INVALID_SELECTOR
     text = place.ask("GET", "/metrics")[2].decode()
     assert "oms_uows_held 5" in text
     assert "oms_publications_held 4" in text
@@ -120,11 +120,11 @@ def test_units_of_work_are_discarded_and_their_status_says_how(there: Restored, 
 
 def test_ages_choose_among_what_is_held(there: Restored) -> None:
     place = there.place
-    assert command(place, "RELEASE", older="1H", expects=409)["code"] == Cis.NOT_RELEASED
+    assert command(place, "RELEASE", older="1H", expects=409)["code"] == CommandCode.NOT_RELEASED
     assert command(place, "DISCARD", option="PROCESSED", object="SUBSCRIBER", older="1H", expects=409)
     assert command(place, "RELEASE", newer="1H", **CHESS)["affected"] == 3
     assert command(place, "RELEASE", object="SUBSCRIBER", newer="1H")["affected"] == 4
-    assert command(place, "RELEASE", older="soon", expects=400)["code"] == Cis.INVALID_SELECTOR
+    assert command(place, "RELEASE", older="soon", expects=400)["code"] == CommandCode.INVALID_SELECTOR
 
 
 def test_publications_are_released_and_discarded_for_each_subscriber(there: Restored) -> None:
@@ -137,7 +137,10 @@ def test_publications_are_released_and_discarded_for_each_subscriber(there: Rest
     assert command(place, "RELEASE", object="SUBSCRIBER", all=True)["affected"] == 1
     assert read(place, BOB) == ["sun"]
     assert rows(place, "PUBLICATION") == []
-    assert command(place, "RELEASE", object="SUBSCRIBER", identifiers=[second], expects=409)["code"] == Cis.NOT_RELEASED
+    assert (
+        command(place, "RELEASE", object="SUBSCRIBER", identifiers=[second], expects=409)["code"]
+        == CommandCode.NOT_RELEASED
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,11 +164,11 @@ def test_publications_are_released_and_discarded_for_each_subscriber(there: Rest
 def test_an_order_that_does_not_say_what_it_is_about_changes_nothing(there: Restored, said: dict[str, Any]) -> None:
     code = {"TOPIC": 404}.get(said.get("object", ""), 409 if "option" in said else 400)
     assert command(there.place, "RELEASE", expects=code, **said)["code"] in (
-        Cis.INVALID_SELECTOR,
-        Cis.INVALID_SUBJECT,
-        Cis.INVALID_OPTION,
+        CommandCode.INVALID_SELECTOR,
+        CommandCode.INVALID_SUBJECT,
+        CommandCode.INVALID_OPTION,
     )
-    assert command(there.place, "DISCARD", expects=409, all=True)["code"] == Cis.INVALID_OPTION
+    assert command(there.place, "DISCARD", expects=409, all=True)["code"] == CommandCode.INVALID_OPTION
     assert rows(there.place, "BROKER")[0]["held_uows"] == 5
 
 
@@ -180,7 +183,7 @@ def test_who_may_administer_one_service_releases_no_other(there: Restored) -> No
         {"command": "DISCARD", "option": "DISCARDED", "identifiers": [there.black[0], there.white[0]]},
         {"command": "RELEASE", "uowid": "1" * 16},
     ):
-        assert _refusal(place, administration.command(dora, said)) is Cis.NOT_AUTHORIZED, said
+        assert _refusal(place, administration.command(dora, said)) is CommandCode.NOT_AUTHORIZED, said
     assert rows(place, "BROKER")[0]["held_uows"] == 5
     assert place.run(administration.command(dora, {"command": "RELEASE", **SERVICE}))["affected"] == 3
     said = {"command": "RELEASE", "object": "SUBSCRIBER", "topic": "NEWS"}
@@ -192,7 +195,7 @@ def test_without_the_store_a_release_is_refused_and_nothing_is_released(there: R
     command(place, "DISCONNECT-PSTORE")
     for target in ("PSF", "SUBSCRIBER"):
         refused = command(place, "RELEASE", all=True, object=target, expects=503)
-        assert refused["code"] == Cis.NOT_RELEASED
+        assert refused["code"] == CommandCode.NOT_RELEASED
     command(place, "CONNECT-PSTORE")
     assert rows(place, "BROKER")[0]["held_uows"] == 5
     assert command(place, "RELEASE", all=True)["affected"] == 5

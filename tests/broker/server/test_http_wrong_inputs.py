@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from starlette.routing import Route
 
-from oms_journal.broker.admin.codes import Cis
+from oms_journal.broker.admin.codes import CommandCode
 from oms_journal.broker.admin.commands import COMMANDS, REFUSED, SELECTORS
 from oms_journal.broker.admin.questions import LIMIT_MAX
 from oms_journal.broker.admin.subjects import REFUSED as REFUSED_SUBJECTS
@@ -46,13 +46,13 @@ def problem(found: tuple[int, dict[str, str], bytes], *named: str) -> int:
     return status
 
 
-def refused(found: tuple[int, dict[str, str], bytes], *named: str) -> tuple[int, Cis]:
+def refused(found: tuple[int, dict[str, str], bytes], *named: str) -> tuple[int, CommandCode]:
     """Return status and code of a question or a command that is refused, and hold its text against the rules."""
     status, said = heard(found)
     text = f"{said['text']} {said.get('error_text', '')}"
     assert said["rows"] == [], said
     assert faults_of(text, named) == [], said
-    return status, Cis(said["code"])
+    return status, CommandCode(said["code"])
 
 
 # Every route.
@@ -168,21 +168,21 @@ def test_every_object_refuses_selectors_limits_and_cursors_that_are_none(place: 
         return place.ask("GET", f"/info/{subject}?{quote(name)}={quote(value)}")
 
     for name in ("colour", "", "LIMIT", "x" * 3000):
-        assert refused(asked(name, "1"), subject, name[:40]) == (400, Cis.INVALID_SELECTOR), name
+        assert refused(asked(name, "1"), subject, name[:40]) == (400, CommandCode.INVALID_SELECTOR), name
     for limit in LIMITS:
-        assert refused(asked("limit", limit), "limit", str(LIMIT_MAX)) == (400, Cis.INVALID_SELECTOR), limit
+        assert refused(asked("limit", limit), "limit", str(LIMIT_MAX)) == (400, CommandCode.INVALID_SELECTOR), limit
     if subject not in ("BROKER", "STATISTICS"):  # which have one row, and no pages
         for cursor in CURSORS:
-            assert refused(asked("cursor", cursor), "cursor", "`next`") == (400, Cis.INVALID_SELECTOR), cursor
+            assert refused(asked("cursor", cursor), "cursor", "`next`") == (400, CommandCode.INVALID_SELECTOR), cursor
     if "status" in SUBJECTS[subject].selectors:
-        assert refused(asked("status", "x" * 3000), "status", "ACCEPTED") == (400, Cis.INVALID_SELECTOR)
+        assert refused(asked("status", "x" * 3000), "status", "ACCEPTED") == (400, CommandCode.INVALID_SELECTOR)
 
 
 @pytest.mark.parametrize("name", [*REFUSED_SUBJECTS, "SERVICES", "NOTHING", "x" * 3000, "%00", "%ff"])
 def test_an_object_that_is_none_is_404_and_says_why_or_where_the_list_is(place: WebPlace, name: str) -> None:
     named = (name,) if name in REFUSED_SUBJECTS else ("`oms info`", "GET /info")
 
-    assert refused(place.ask("GET", f"/info/{name}"), *named) == (404, Cis.INVALID_SUBJECT)
+    assert refused(place.ask("GET", f"/info/{name}"), *named) == (404, CommandCode.INVALID_SUBJECT)
 
 
 # Commands.
@@ -195,24 +195,24 @@ def ordered(place: WebPlace, **said: Any) -> tuple[int, dict[str, str], bytes]:
 def test_a_command_that_is_none_is_404_and_says_where_the_list_is(place: WebPlace) -> None:
     for name in ("", "NOTHING", "SHUTDWN", "x" * 200, "\0"):
         found = ordered(place, command=name)
-        assert refused(found, "`oms cmd`", "GET /command") == (404, Cis.INVALID_COMMAND), name
-    assert refused(ordered(place), "`oms cmd`") == (404, Cis.INVALID_COMMAND)
+        assert refused(found, "`oms cmd`", "GET /command") == (404, CommandCode.INVALID_COMMAND), name
+    assert refused(ordered(place), "`oms cmd`") == (404, CommandCode.INVALID_COMMAND)
     assert refused(ordered(place, command="SHUTDWN"), "did you mean SHUTDOWN")[0] == 404
     for name in REFUSED:
-        assert refused(ordered(place, command=name), name) == (409, Cis.CANNOT_EXECUTE)
+        assert refused(ordered(place, command=name), name) == (409, CommandCode.CANNOT_EXECUTE)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_refuses_what_does_not_go_with_it(place: WebPlace, name: str) -> None:
     first = {"command": name, "object": COMMANDS[name].targets[0]}
 
-    assert refused(ordered(place, command=name, object="COLOUR"), name, "COLOUR") == (404, Cis.INVALID_SUBJECT)
-    assert refused(ordered(place, **first, option="COLOUR"), name, "COLOUR") == (409, Cis.INVALID_OPTION)
-    assert refused(ordered(place, **first, colour="red"), "colour", "uowid") == (400, Cis.INVALID_SELECTOR)
+    assert refused(ordered(place, command=name, object="COLOUR"), name, "COLOUR") == (404, CommandCode.INVALID_SUBJECT)
+    assert refused(ordered(place, **first, option="COLOUR"), name, "COLOUR") == (409, CommandCode.INVALID_OPTION)
+    assert refused(ordered(place, **first, colour="red"), "colour", "uowid") == (400, CommandCode.INVALID_SELECTOR)
     for selector in ("command", "object", "option", *SELECTORS):
         for value in (1.5, {"a": 1}, "x" * 3000 if selector != "command" else 7):
             found = ordered(place, **(first | {selector: value}))
-            assert refused(found, selector) == (400, Cis.INVALID_SELECTOR), (selector, value)
+            assert refused(found, selector) == (400, CommandCode.INVALID_SELECTOR), (selector, value)
 
 
 def test_nothing_that_was_refused_has_stopped_or_changed_the_broker(place: WebPlace) -> None:
@@ -253,11 +253,11 @@ def test_who_may_not_is_403_and_told_what(guarded: WebPlace) -> None:
     mallory = _basic("MALLORY", PASSWORDS["MALLORY"])
     for name in ("BROKER", "STATISTICS", "FILES", "LATENCY", "PARTICIPANT", "CLIENT", "TRANSPORT", "RESOURCE-USAGE"):
         found = guarded.ask("GET", f"/info/{name}", Authorization=mallory)
-        assert refused(found, "MALLORY", "may not look") == (403, Cis.NOT_AUTHORIZED)
+        assert refused(found, "MALLORY", "may not look") == (403, CommandCode.NOT_AUTHORIZED)
     for name in ("CLEANUP", "CONNECT-PSTORE", "FORBID-NEWUOWMSGS", "STATUS", "PRODUCE-STATISTICS"):
         body = json.dumps({"command": name}).encode()
         found = guarded.ask("POST", "/command", body, content_type=CONTENT, Authorization=mallory)
-        assert refused(found, "MALLORY", "may not administer") == (403, Cis.NOT_AUTHORIZED)
+        assert refused(found, "MALLORY", "may not administer") == (403, CommandCode.NOT_AUTHORIZED)
 
 
 @pytest.mark.parametrize("user", ["MALLORY", "ROOT"])

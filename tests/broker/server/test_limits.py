@@ -10,7 +10,7 @@ import pytest
 from oms_journal.broker.codes import Code
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.server.runtime.limits import FrameLimits, StompLimits
-from oms_journal.broker.server.stomp.frames import V12, Frame, encode
+from oms_journal.broker.server.stomp.frames import V12, Frame, encode_frame
 from oms_journal.broker.server.stomp.listener import StompListener
 from tests.broker.server.test_frames import HOSTILE
 from tests.support.stomp_server import Serving, Wire
@@ -27,7 +27,7 @@ class Peer:
 
     def say(self, command: str, body: bytes = b"", /, **headers: str) -> None:
         said = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.writer.write(encode(Frame(command, said, body), V12))
+        self.writer.write(encode_frame(Frame(command, said, body), V12))
 
     async def hear(self) -> bytes:
         """Return the next frame as it came, without what is between frames."""
@@ -110,7 +110,7 @@ def test_what_is_no_frame_is_answered_with_an_error_and_the_end(server: Serving,
 
 
 def test_what_is_cut_off_anywhere_leaves_nothing(server: Serving) -> None:
-    whole = encode(Frame("SEND", {"destination": "/queue/cut", "receipt": "1"}, b"x" * 20), V12)
+    whole = encode_frame(Frame("SEND", {"destination": "/queue/cut", "receipt": "1"}, b"x" * 20), V12)
     for size in range(whole.index(b"\0") + 1):
         wire = Wire(server.port)
         wire.socket.sendall(whole[:size])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal.broker.codes import BrokerError
-from oms_journal.broker.destinations import parse
+from oms_journal.broker.destinations import parse_destination
 from oms_journal.cli.broker.serve import _log_to_stderr
 from tests.support.project import REPOSITORY
 from tests.support.stomp_server import TIMEOUT_SECONDS, Serving
@@ -62,9 +62,9 @@ def test_the_name_of_a_queue_that_is_too_long_is_refused_with_the_limit_and_its_
         ("x" * 5000, "has 5000"),
     ):
         with pytest.raises(BrokerError, match=told):
-            parse(f"/queue/{name}")
+            parse_destination(f"/queue/{name}")
     with pytest.raises(BrokerError, match="a little shorter"):
-        parse("/queue/" + "x" * 31 + "ä" + "x" * 31)
+        parse_destination("/queue/" + "x" * 31 + "ä" + "x" * 31)
 
 
 def test_no_example_enters_a_unit_that_may_be_none() -> None:

@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.attributes.attributes import read
+from oms_journal.broker.attributes.attributes import read_attributes
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.server.migration.progress import MoveFailed
+from oms_journal.broker.server.migration.exchange import MoveFailed
 from oms_journal.broker.server.server import Server
 from oms_journal.broker.store.start import StartRefused
 from tests.broker.server.moving_servers import Side, Wire, free_ports
@@ -83,7 +83,7 @@ class Here:
     """A server in this process."""
 
     def __init__(self, file: Path, report: Path) -> None:
-        self._server = Server(read(file), report=str(report), show=self._show)
+        self._server = Server(read_attributes(file), report=str(report), show=self._show)
         self.stages: list[str] = []
         self.run = asyncio.ensure_future(self._server.run())
 

@@ -14,7 +14,7 @@ from schemathesis import GenerationMode
 from schemathesis.core.control import SkipTest
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from oms_journal.broker.admin.codes import Cis
+from oms_journal.broker.admin.codes import CommandCode
 from oms_journal.broker.admin.commands import COMMANDS, SELECTORS, WIDTHS
 from oms_journal.broker.admin.subjects import ALIASES, SUBJECTS
 from oms_journal.broker.block import FIELDS, Way
@@ -127,7 +127,7 @@ def test_a_command_has_the_selectors_that_the_server_takes_for_it_and_no_other(p
         taken = set()
         for name in SELECTORS:
             answer = ordered(place, order | {name: SELECTED.get(name, "x")})
-            taken |= {name} if answer["code"] != Cis.INVALID_SELECTOR else set()
+            taken |= {name} if answer["code"] != CommandCode.INVALID_SELECTOR else set()
         assert taken == set(said) - {"command", "object", "option"}, order
         checked += len(taken)
     assert checked > len(SELECTORS)

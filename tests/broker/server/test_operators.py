@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.admin.commands import COMMANDS, REFUSED
 from oms_journal.broker.admin.subjects import REFUSED as REFUSED_SUBJECTS
 from oms_journal.broker.admin.subjects import SUBJECTS
@@ -93,7 +93,7 @@ def test_there_is_a_list_of_what_can_be_asked_and_said(place: WebPlace) -> None:
 def test_an_object_that_makes_no_sense_here_is_refused_with_the_reason(place: WebPlace, name: str) -> None:
     found = info(place, name, expects=404)
 
-    assert found["code"] == Cis.INVALID_SUBJECT
+    assert found["code"] == CommandCode.INVALID_SUBJECT
     assert REFUSED_SUBJECTS[name] in found["text"]
 
 
@@ -101,7 +101,7 @@ def test_an_object_that_makes_no_sense_here_is_refused_with_the_reason(place: We
 def test_a_command_that_makes_no_sense_here_is_refused_with_the_reason(place: WebPlace, name: str) -> None:
     found = command(place, name, expects=409 if name in REFUSED else 404)
 
-    assert found["code"] == (Cis.CANNOT_EXECUTE if name in REFUSED else Cis.INVALID_COMMAND)
+    assert found["code"] == (CommandCode.CANNOT_EXECUTE if name in REFUSED else CommandCode.INVALID_COMMAND)
     assert REFUSED.get(name, "") in found["text"]
 
 
@@ -132,14 +132,14 @@ def test_pages_follow_one_another_by_their_cursor(place: WebPlace) -> None:
         cursor = page["next"]
 
     assert found == sent
-    assert info(place, "PSF", status="PROCESSED")["code"] == Cis.NOTHING_FOUND
+    assert info(place, "PSF", status="PROCESSED")["code"] == CommandCode.NOTHING_FOUND
 
 
 @pytest.mark.parametrize(
     "said", [{"limit": 0}, {"limit": "x"}, {"colour": "red"}, {"status": "LOST"}, {"cursor": "x"}], ids=str
 )
 def test_a_wrong_question_is_told_what_is_wrong(place: WebPlace, said: dict[str, Any]) -> None:
-    assert info(place, "PSF", expects=400, **said)["code"] == Cis.INVALID_SELECTOR
+    assert info(place, "PSF", expects=400, **said)["code"] == CommandCode.INVALID_SELECTOR
 
 
 def test_what_there_is_can_be_moved_and_purged(place: WebPlace) -> None:
@@ -148,11 +148,11 @@ def test_what_there_is_can_be_moved_and_purged(place: WebPlace) -> None:
     assert command(place, "SET-UOW-STATUS", object="PSF", option="CANCELLED", uowid=first)["affected"] == 1
     assert [row["status"] for row in rows(place, "PSF")] == ["CANCELLED", "ACCEPTED"]
     again = command(place, "SET-UOW-STATUS", object="PSF", option="ACCEPTED", uowid=first, expects=409)
-    assert (again["code"], again["error_code"]) == (Cis.STATUS_NOT_SET, "00780307")
+    assert (again["code"], again["error_code"]) == (CommandCode.STATUS_NOT_SET, "00780307")
     for uowid in (first, second):
         assert command(place, "PURGE", object="PSF", uowid=uowid)["code"] == 0
     gone = command(place, "purge", uowid=first, expects=404)
-    assert (gone["code"], gone["error_code"]) == (Cis.PURGE_FAILED, "00780305")
+    assert (gone["code"], gone["error_code"]) == (CommandCode.PURGE_FAILED, "00780305")
     assert rows(place, "PSF") == []
 
 
@@ -191,7 +191,7 @@ def test_the_data_files_of_a_running_broker_are_cleaned_up_with_what_pins_them_m
 def test_without_a_store_there_is_nothing_to_clean_up() -> None:
     with WebPlace(None, pstore="NO") as place:
         refused = command(place, "CLEANUP", expects=409)
-        assert (refused["code"], "PSTORE=NO" in refused["text"]) == (Cis.CANNOT_EXECUTE, True)
+        assert (refused["code"], "PSTORE=NO" in refused["text"]) == (CommandCode.CANNOT_EXECUTE, True)
 
 
 def test_a_full_store_is_not_ready_from_its_start_on_and_says_why(place: WebPlace) -> None:
@@ -227,7 +227,7 @@ def test_the_store_is_disconnected_and_connected(place: WebPlace) -> None:
     assert (status, json.loads(body)["reasons"]) == (503, ["the persistent store is not available"])
     uowid = rows(place, "PSF")[0]["uowid"]
     away = command(place, "PURGE", uowid=uowid, expects=503)
-    assert (away["code"], away["error_code"]) == (Cis.PURGE_FAILED, "00780388")
+    assert (away["code"], away["error_code"]) == (CommandCode.PURGE_FAILED, "00780388")
 
     command(place, "CONNECT-PSTORE")
     assert command(place, "PURGE", uowid=uowid)["code"] == 0
@@ -239,7 +239,9 @@ def test_servers_are_shut_down_one_or_all_of_a_service(place: WebPlace) -> None:
     place.call("REGISTER", user_id="CARL", token="C", **SERVICE)
     place.call("REGISTER", user_id="CARL", token="C", **{**SERVICE, "service": "WHITE"})
 
-    assert command(place, "SHUTDOWN", object="SERVER", option="IMMED", expects=409)["code"] == Cis.USER_NOT_UNIQUE
+    assert (
+        command(place, "SHUTDOWN", object="SERVER", option="IMMED", expects=409)["code"] == CommandCode.USER_NOT_UNIQUE
+    )
     assert command(place, "SHUTDOWN", object="SERVER", option="IMMED", user_id="X", expects=404)["code"] == 24
     done = command(place, "SHUTDOWN", object="SERVER", option="IMMED", user_id="CARL", token="C", **SERVICE)
     assert done["affected"] == 1
@@ -250,7 +252,7 @@ def test_servers_are_shut_down_one_or_all_of_a_service(place: WebPlace) -> None:
     assert [row["service"] for row in rows(place, "SERVER")] == ["WHITE"]
     assert command(place, "SHUTDOWN", object="SERVICE", option="IMMED", **SERVICE, expects=404)["code"] == 51
     wrong = command(place, "SHUTDOWN", object="SERVICE", option="IMMED", server_class="GAME", expects=409)
-    assert wrong["code"] == Cis.SERVICE_NOT_UNIQUE
+    assert wrong["code"] == CommandCode.SERVICE_NOT_UNIQUE
 
 
 def test_a_service_is_shut_down_without_its_attach_servers(place: WebPlace) -> None:
@@ -270,15 +272,15 @@ def test_participants_and_conversations_are_shut_down(place: WebPlace) -> None:
     shut: dict[str, Any] = {"object": "CONVERSATION", "conv_id": conv_id}
 
     kept = command(place, "SHUTDOWN", option="IMMED", **shut, expects=409)
-    assert (kept["code"], kept["error_code"]) == (Cis.UNPROCESSED_UOWS, "00200478")
-    assert command(place, "SHUTDOWN", **shut, expects=409)["code"] == Cis.INVALID_OPTION
+    assert (kept["code"], kept["error_code"]) == (CommandCode.UNPROCESSED_UOWS, "00200478")
+    assert command(place, "SHUTDOWN", **shut, expects=409)["code"] == CommandCode.INVALID_OPTION
     assert command(place, "SHUTDOWN", option="QUIESCE", **shut)["code"] == 0
     assert rows(place, "CONVERSATION", conv_id=conv_id)[0]["state"] == "EOC"
     assert command(place, "SHUTDOWN", object="CONVERSATION", option="IMMED", expects=409)["code"] == 53
     assert command(place, "SHUTDOWN", object="CONVERSATION", conv_id="X", option="IMMED", expects=404)["code"] == 52
 
     shut = {"object": "PARTICIPANT", "user_id": "ALICE"}
-    assert command(place, "SHUTDOWN", option="QUIESCE", **shut, expects=409)["code"] == Cis.SERVERS_ONLY
+    assert command(place, "SHUTDOWN", option="QUIESCE", **shut, expects=409)["code"] == CommandCode.SERVERS_ONLY
     assert command(place, "SHUTDOWN", option="IMMED", **shut)["affected"] == 1
     assert rows(place, "PARTICIPANT", user_id="ALICE") == []
     assert command(place, "SHUTDOWN", option="IMMED", **shut, expects=404)["code"] == 24
@@ -291,9 +293,9 @@ def test_a_user_is_subscribed_by_an_operator(place: WebPlace) -> None:
     assert [row["user_id"] for row in rows(place, "SUBSCRIBER", durable="true")] == ["CARL"]
     assert command(place, "UNSUBSCRIBE", **who)["code"] == 0
     again = command(place, "UNSUBSCRIBE", **who, expects=404)
-    assert (again["code"], again["error_code"]) == (Cis.UNSUBSCRIBE_FAILED, "00780305")
-    assert command(place, "SUBSCRIBE", user_id="CARL", expects=409)["code"] == Cis.TOPIC_MISSING
-    assert command(place, "SUBSCRIBE", topic="NEWS", expects=409)["code"] == Cis.USER_MISSING
+    assert (again["code"], again["error_code"]) == (CommandCode.UNSUBSCRIBE_FAILED, "00780305")
+    assert command(place, "SUBSCRIBE", user_id="CARL", expects=409)["code"] == CommandCode.TOPIC_MISSING
+    assert command(place, "SUBSCRIBE", topic="NEWS", expects=409)["code"] == CommandCode.USER_MISSING
 
 
 def test_ping_status_and_statistics(place: WebPlace) -> None:
@@ -306,8 +308,10 @@ def test_the_broker_is_stopped_and_the_one_who_says_so_is_answered(place: WebPla
     stopped = threading.Event()
     place.served.stop = lambda why: stopped.set()
 
-    assert command(place, "SHUTDOWN", object="BROKER", option="QUIESCE", expects=409)["code"] == Cis.INVALID_OPTION
-    assert command(place, "SHUTDOWN", expects=404)["code"] == Cis.INVALID_SUBJECT
+    assert (
+        command(place, "SHUTDOWN", object="BROKER", option="QUIESCE", expects=409)["code"] == CommandCode.INVALID_OPTION
+    )
+    assert command(place, "SHUTDOWN", expects=404)["code"] == CommandCode.INVALID_SUBJECT
     assert not stopped.is_set()
     assert command(place, "SHUTDOWN", object="BROKER")["code"] == 0
     assert stopped.wait(10)
@@ -316,8 +320,8 @@ def test_the_broker_is_stopped_and_the_one_who_says_so_is_answered(place: WebPla
 def test_where_there_is_no_broker_a_command_is_refused_in_this_run_mode(place: WebPlace) -> None:
     place.served.broker, place.served.run_mode = None, "STANDBY"
 
-    assert command(place, "PURGE", uowid="1" * 16, expects=503)["code"] == Cis.WRONG_RUN_MODE
-    assert info(place, "PSF", expects=503)["code"] == Cis.WRONG_RUN_MODE
+    assert command(place, "PURGE", uowid="1" * 16, expects=503)["code"] == CommandCode.WRONG_RUN_MODE
+    assert info(place, "PSF", expects=503)["code"] == CommandCode.WRONG_RUN_MODE
     assert info(place, "BROKER", expects=200)["rows"][0]["run_mode"] == "STANDBY"
     assert place.ask("GET", "/healthz")[0] == 200
     status, _, body = place.ask("GET", "/readyz")
@@ -363,7 +367,7 @@ def test_who_may_look_at_one_service_sees_no_other(place: WebPlace) -> None:
     for name in ("TOPIC", "SUBSCRIBER"):
         assert {row["topic"] for row in asked(name)} == {"NEWS"}
     for name in ("BROKER", "PARTICIPANT", "CLIENT", "FILES", "LATENCY", "STATISTICS", "TRANSPORT", "RESOURCE-USAGE"):
-        assert _refusal(place, administration.information(dora, name, [])) is Cis.NOT_AUTHORIZED
+        assert _refusal(place, administration.information(dora, name, [])) is CommandCode.NOT_AUTHORIZED
     for said in (
         {"command": "PURGE", "uowid": other},
         {"command": "PURGE", "uowid": "1" * 16},
@@ -373,7 +377,7 @@ def test_who_may_look_at_one_service_sees_no_other(place: WebPlace) -> None:
         {"command": "SUBSCRIBE", "topic": "SECRETS", "user_id": "DORA"},
         *({"command": name} for name in ("CONNECT-PSTORE", "FORBID-NEWUOWMSGS", "CLEANUP", "STATUS")),
     ):
-        assert _refusal(place, administration.command(dora, said)) is Cis.NOT_AUTHORIZED, said
+        assert _refusal(place, administration.command(dora, said)) is CommandCode.NOT_AUTHORIZED, said
     assert place.run(administration.command(dora, {"command": "PURGE", "uowid": mine}))["code"] == 0
 
 
@@ -395,7 +399,7 @@ def test_no_command_tells_whether_there_is_what_a_user_may_not_see(place: WebPla
         (_SHUTDOWN | {"object": "SERVER"}, {"user_id": BOBS["user_id"]}, {"user_id": "NOBODY"}),
     ):
         told = [_told(place, administration.command(Limited("DORA"), name | said)) for said in (there, elsewhere)]
-        assert told[0] == told[1] == (Cis.NOT_AUTHORIZED, Cis.NOT_AUTHORIZED.text), name
+        assert told[0] == told[1] == (CommandCode.NOT_AUTHORIZED, CommandCode.NOT_AUTHORIZED.text), name
 
 
 @pytest.mark.parametrize("limit", [1, 2, 1000])
@@ -443,11 +447,11 @@ def _administration(place: WebPlace) -> Any:
     return Administration(place.served)
 
 
-def _refusal(place: WebPlace, work: Any) -> Cis:
+def _refusal(place: WebPlace, work: Any) -> CommandCode:
     return _told(place, work)[0]
 
 
-def _told(place: WebPlace, work: Any) -> tuple[Cis, str]:
+def _told(place: WebPlace, work: Any) -> tuple[CommandCode, str]:
     with pytest.raises(CisRefused) as refused:
         place.run(work)
     return refused.value.code, refused.value.text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.attributes.attributes import Attributes, read
+from oms_journal.broker.attributes.attributes import Attributes, read_attributes
 from oms_journal.broker.server.runtime import partner
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.lock import Holder, read_holder
@@ -46,7 +46,7 @@ def holder_of(pair: Pair) -> Holder:
 
 def attributes_of(pair: Pair, users: str = "") -> Attributes:
     """Return the attributes of the standby, or of one with another users file."""
-    attributes = read(pair.file(1, "STANDBY"))
+    attributes = read_attributes(pair.file(1, "STANDBY"))
     if users:
         attributes.broker = replace(attributes.broker, users_file=str(pair.directory / users))
         (pair.directory / users).write_text("nobody's")

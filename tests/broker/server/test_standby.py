@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import stomp
 
-from oms_journal.broker.attributes.attributes import read
+from oms_journal.broker.attributes.attributes import read_attributes
 from oms_journal.broker.attributes.text import AttributesInvalid
 from oms_journal.broker.client.connect import connect
 from oms_journal.broker.embedded.broker import Broker
@@ -101,7 +101,7 @@ def test_of_two_standbys_without_handshake_the_first_one_up_becomes_standard(pai
 
 def test_a_handshake_refuses_what_the_two_do_not_have_alike(pair: Pair) -> None:
     first = pair.start(0, "STANDARD")
-    good = introduction(read(pair.file(1, "STANDBY")), NONCE) | {"nonce": NONCE, "port": pair.ports[2]}
+    good = introduction(read_attributes(pair.file(1, "STANDBY")), NONCE) | {"nonce": NONCE, "port": pair.ports[2]}
 
     def faults(**said: object) -> list[str]:
         found = asked(first.http_port, "/peer/hello", good | said)["faults"]
@@ -186,7 +186,7 @@ def test_a_standby_whose_partner_is_itself_says_so_and_ends(pair: Pair) -> None:
 
 def test_two_brokers_do_not_share_a_store_that_has_no_fence(pair: Pair) -> None:
     with pytest.raises(AttributesInvalid, match="two brokers share a store of PSTORE-TYPE=JOURNAL") as caught:
-        read(pair.file(1, "STANDBY", PSTORE_TYPE="SQLITE"))
+        read_attributes(pair.file(1, "STANDBY", PSTORE_TYPE="SQLITE"))
     assert caught.value.faults[0].keyword == "RUN-MODE"
 
 

@@ -622,7 +622,7 @@ def test_memory_does_not_grow_with_each_publication_that_was_refused(stomp: Stom
             stomp.wait(0.1)
         ann.ack(ann.messages()[0])
     assert topics.publications == {} and topics.later == []
-    (intake,) = ann.session._consumer._intakes.values()
+    (intake,) = ann.session.consumer._intakes.values()
     kept = [value for value in vars(intake).values() if isinstance(value, dict | set | list)]
     assert kept == [intake.subscriptions], "the connection counts nothing"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from oms_journal.broker.attributes.attributes import built_in, parse, read
+from oms_journal.broker.attributes.attributes import built_in, parse_attributes, read_attributes
 from oms_journal.broker.attributes.example import example_of
 from oms_journal.broker.attributes.keywords import DEFAULTS_OF_OMS, KEYWORDS
 from oms_journal.broker.block import Store
@@ -104,7 +104,7 @@ def test_what_has_a_receipt_is_there_after_a_restart(tmp_path: Path, said: str) 
     ],
 )
 def test_it_is_known_what_nobody_has_said(said: str, unsaid: str) -> None:
-    attributes = parse(text_of(said))
+    attributes = parse_attributes(text_of(said))
 
     assert attributes.unsaid("A", "B", "C") == unsaid
     told = [each for each in attributes.warnings() if "is stored" in each and "with PSTORE=NO" not in each]
@@ -113,7 +113,7 @@ def test_it_is_known_what_nobody_has_said(said: str, unsaid: str) -> None:
 
 def test_a_definition_says_for_itself_what_is_stored() -> None:
     more = "CLASS=RPC, SERVER=*, SERVICE=*\n STORE=BROKER\n"
-    attributes = parse(text_of("PSTORE=WARM MAX-UOWS=UNLIM") + more)
+    attributes = parse_attributes(text_of("PSTORE=WARM MAX-UOWS=UNLIM") + more)
 
     assert attributes.unsaid("RPC", "B", "C") == ""
     assert attributes.unsaid("A", "B", "C") == "STORE"
@@ -127,7 +127,7 @@ def test_a_server_that_takes_no_unit_of_work_since_nobody_said_how_many_is_not_r
         assert ready.status_code == 503
         (reason,) = ready.json()["reasons"]
         assert "MAX-UOWS" in reason
-    assert parse(text_of("MAX-UOWS=0 PSTORE=NO")).refuses_units == "", "who says so means it"
+    assert parse_attributes(text_of("MAX-UOWS=0 PSTORE=NO")).refuses_units == "", "who says so means it"
 
 
 # Whose defaults.
@@ -136,49 +136,49 @@ def test_a_server_that_takes_no_unit_of_work_since_nobody_said_how_many_is_not_r
 def test_with_the_defaults_of_oms_a_file_is_as_no_file() -> None:
     said = {
         (each.section, each.definition, each.keyword): each.value
-        for each in parse("DEFAULTS=BROKER\n DEFAULT-VALUES=OMS").shown()
+        for each in parse_attributes("DEFAULTS=BROKER\n DEFAULT-VALUES=OMS").effective_values()
     }
-    assert said == {(each.section, each.definition, each.keyword): each.value for each in built_in().shown()}
+    assert said == {(each.section, each.definition, each.keyword): each.value for each in built_in().effective_values()}
 
 
 @pytest.mark.parametrize("name", DEFAULTS_OF_OMS)
 def test_each_default_of_oms_is_another_than_the_vendors_and_can_be_said_otherwise(name: str) -> None:
     (keyword,) = [each for each in KEYWORDS if each.name == name]
     section = "BROKER" if "BROKER" in keyword.sections else "TOPIC"
-    before = {each.keyword: each.value for each in built_in().shown() if each.section == section}[name]
+    before = {each.keyword: each.value for each in built_in().effective_values() if each.section == section}[name]
 
     assert before == DEFAULTS_OF_OMS[name] != keyword.default
     if section == "BROKER":
         value = keyword.default or "1D"
-        shown = parse(f"DEFAULTS=BROKER\n DEFAULT-VALUES=OMS {name}={value}").shown()
+        shown = parse_attributes(f"DEFAULTS=BROKER\n DEFAULT-VALUES=OMS {name}={value}").effective_values()
         said = {each.keyword: each for each in shown if each.section == section}
         assert said[name].value == value
 
 
 def test_a_file_with_the_vendors_defaults_tells_which_are_others() -> None:
-    attributes = parse(text_of("PSTORE=WARM MAX-UOWS=5"))
+    attributes = parse_attributes(text_of("PSTORE=WARM MAX-UOWS=5"))
     names = {each.partition("=")[0] for each in attributes.differences()}
 
     assert "DEFERRED" in names and "STORE" in names
     assert not names & {"PSTORE", "MAX-UOWS"}
-    assert parse("DEFAULTS=BROKER\n DEFAULT-VALUES=OMS").differences() == []
+    assert parse_attributes("DEFAULTS=BROKER\n DEFAULT-VALUES=OMS").differences() == []
     assert built_in().differences() == []
 
 
 @pytest.mark.parametrize(("mode", "pstore"), [("STANDARD", "WARM"), ("STANDBY", "HOT"), ("PSTORE-LOAD", "COLD")])
 def test_with_the_defaults_of_oms_each_run_mode_begins_as_it_can(mode: str, pstore: str) -> None:
     text = f"DEFAULTS=BROKER\n DEFAULT-VALUES=OMS RUN-MODE={mode} PARTNER-CLUSTER-ADDRESS=host2:1971:TCP"
-    assert parse(text).broker.pstore == pstore
+    assert parse_attributes(text).broker.pstore == pstore
 
 
 def test_the_longest_message_follows_the_store() -> None:
     text = "DEFAULTS=BROKER\n DEFAULT-VALUES=OMS\nDEFAULTS=JOURNAL\n MAX-MESSAGE-SIZE=9M"
-    assert parse(text).longest_message() == 9 << 20
+    assert parse_attributes(text).longest_message() == 9 << 20
 
 
 def test_definitions_stand_beside_what_is_there_without_a_file() -> None:
     text = "DEFAULTS=BROKER\n DEFAULT-VALUES=OMS\nDEFAULTS=SERVICE\n CLASS=RPC SERVER=S SERVICE=*\n STORE=OFF"
-    attributes = parse(text)
+    attributes = parse_attributes(text)
 
     assert [attributes.service(name, "S", "X") is not None for name in ("RPC", "OTHER")] == [True, True]
     found = attributes.service("RPC", "S", "X")
@@ -188,9 +188,13 @@ def test_definitions_stand_beside_what_is_there_without_a_file() -> None:
 def test_the_example_is_a_whole_file_that_means_what_no_file_does(tmp_path: Path) -> None:
     file = tmp_path / "attributes"
     file.write_text(example_of(built_in()))
-    found = {(each.section, each.definition, each.keyword): each.value for each in read(file).shown()}
+    found = {
+        (each.section, each.definition, each.keyword): each.value for each in read_attributes(file).effective_values()
+    }
 
-    assert found == {(each.section, each.definition, each.keyword): each.value for each in built_in().shown()}
+    assert found == {
+        (each.section, each.definition, each.keyword): each.value for each in built_in().effective_values()
+    }
     lines = file.read_text()
     assert all(re.search(rf"^\*? *{each.name}=", lines, re.MULTILINE) for each in KEYWORDS if "BROKER" in each.sections)
 
@@ -200,7 +204,7 @@ def test_the_files_of_two_brokers_in_the_readme_store_what_they_take(tmp_path: P
     (block,) = re.findall(r"```\n(DEFAULTS=BROKER\n.*?PARTNER-CLUSTER.*?)```", readme, re.DOTALL)
     standby = block.replace("RUN-MODE=STANDARD", "RUN-MODE=STANDBY")
     for text in (block, standby):
-        attributes = parse(text)
+        attributes = parse_attributes(text)
         assert attributes.warnings() == []
         assert attributes.broker.pstore != "NO"
     file = tmp_path / "attributes"

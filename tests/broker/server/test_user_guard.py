@@ -10,27 +10,27 @@ import pytest
 
 from oms_journal.broker.block import NEW, Function, Request
 from oms_journal.broker.codes import Code
-from oms_journal.broker.rights import Identity, Refused, Right
+from oms_journal.broker.rights import Identity, LogonRefused, Right
 from oms_journal.broker.server.security.login_attempts import LoginBounds
-from oms_journal.broker.server.security.passwords import Cost, stored
-from oms_journal.broker.server.security.user_guard import UserGuard
+from oms_journal.broker.server.security.passwords import Cost, hash_password
+from oms_journal.broker.server.security.user_guard import UsersFileGuard
 from oms_journal.broker.server.security.users import User, Users, UsersInvalid, write
 
 CHEAP = Cost(log_n=4)
 SECRET = "correct horse battery"
 HERE, THERE = "192.0.2.1", "192.0.2.2"
-ALICE = User("ALICE", stored(SECRET, CHEAP), {Right.SEND: ("QUEUE/*",)})
-BOB = User("BOB", stored(SECRET + "!", CHEAP))
+ALICE = User("ALICE", hash_password(SECRET, CHEAP), {Right.SEND: ("QUEUE/*",)})
+BOB = User("BOB", hash_password(SECRET + "!", CHEAP))
 
 
 def guarded(
-    path: Path, test: Callable[[UserGuard], Awaitable[None]], users: Users | None = None, **bounds: Any
+    path: Path, test: Callable[[UsersFileGuard], Awaitable[None]], users: Users | None = None, **bounds: Any
 ) -> None:
     """Run a test with a guard of a users file."""
     write(path, users or {"ALICE": ALICE, "BOB": BOB})
 
     async def run() -> None:
-        guard = UserGuard.open(path, bounds=LoginBounds(**bounds), cost=CHEAP)
+        guard = UsersFileGuard.open(path, bounds=LoginBounds(**bounds), cost=CHEAP)
         try:
             await test(guard)
         finally:
@@ -39,11 +39,11 @@ def guarded(
     asyncio.run(run())
 
 
-async def code(guard: UserGuard, user: str, password: str, peer: str = HERE) -> Code:
+async def code(guard: UsersFileGuard, user: str, password: str, peer: str = HERE) -> Code:
     """Return how a login ends."""
     try:
         identity = await guard.log_on(user, password, peer)
-    except Refused as refused:
+    except LogonRefused as refused:
         assert password not in refused.text or not password
         return refused.code
     assert (identity.user, identity.peer, identity.is_current) == (user, peer, True)
@@ -51,11 +51,11 @@ async def code(guard: UserGuard, user: str, password: str, peer: str = HERE) -> 
 
 
 def test_only_a_user_with_its_password_is_let_in_and_nobody_learns_which_was_wrong(tmp_path: Path) -> None:
-    async def test(guard: UserGuard) -> None:
+    async def test(guard: UsersFileGuard) -> None:
         assert await code(guard, "ALICE", SECRET) is Code.OK
         texts = set()
         for user, password in [("ALICE", SECRET + "!"), ("NOBODY", SECRET), ("alice", SECRET), ("BOB", SECRET)]:
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(LogonRefused) as refused:
                 await guard.log_on(user, password, HERE)
             texts.add((refused.value.code, refused.value.text))
         assert len(texts) == 1
@@ -68,7 +68,7 @@ def test_only_a_user_with_its_password_is_let_in_and_nobody_learns_which_was_wro
 def test_a_user_locked_out_here_gets_in_from_elsewhere_and_the_right_password_is_not_looked_at_here(
     tmp_path: Path,
 ) -> None:
-    async def test(guard: UserGuard) -> None:
+    async def test(guard: UsersFileGuard) -> None:
         found = [await code(guard, "ALICE", f"guess {n}") for n in range(8)]
         assert found == [Code.PASSWORD_WRONG] * 3 + [Code.ACCESS_AT_THIS_TIME] * 5
         assert await code(guard, "ALICE", SECRET) is Code.ACCESS_AT_THIS_TIME
@@ -79,7 +79,7 @@ def test_a_user_locked_out_here_gets_in_from_elsewhere_and_the_right_password_is
 
 
 def test_guesses_made_all_at_once_are_counted_like_those_one_after_another(tmp_path: Path) -> None:
-    async def test(guard: UserGuard) -> None:
+    async def test(guard: UsersFileGuard) -> None:
         found = await asyncio.gather(*(code(guard, "ALICE", f"guess {n}") for n in range(200)))
         looked_at = found.count(Code.PASSWORD_WRONG)
         assert 3 <= looked_at <= 3 + 2  # as many more as are looked at together
@@ -89,7 +89,7 @@ def test_guesses_made_all_at_once_are_counted_like_those_one_after_another(tmp_p
 
 
 def test_very_many_logins_of_who_is_known_wait_for_one_check(tmp_path: Path) -> None:
-    async def test(guard: UserGuard) -> None:
+    async def test(guard: UsersFileGuard) -> None:
         found = await asyncio.gather(*(code(guard, "ALICE", SECRET) for _ in range(2000)))
         assert set(found) == {Code.OK}
 
@@ -97,7 +97,7 @@ def test_very_many_logins_of_who_is_known_wait_for_one_check(tmp_path: Path) -> 
 
 
 def test_no_more_logins_wait_than_there_is_room_for(tmp_path: Path) -> None:
-    async def test(guard: UserGuard) -> None:
+    async def test(guard: UsersFileGuard) -> None:
         found = await asyncio.gather(
             *(code(guard, f"USER{n}", "guess", f"10.0.{n // 256}.{n % 256}") for n in range(1100))
         )
@@ -109,14 +109,14 @@ def test_no_more_logins_wait_than_there_is_room_for(tmp_path: Path) -> None:
 def test_a_user_whose_rights_or_password_change_has_to_log_on_again_and_others_do_not(tmp_path: Path) -> None:
     path = tmp_path / "users"
 
-    async def test(guard: UserGuard) -> None:
+    async def test(guard: UsersFileGuard) -> None:
         told: list[str] = []
         guard.on_change.append(lambda: told.append("changed"))
         alice, bob = await guard.log_on("ALICE", SECRET, HERE), await guard.log_on("BOB", SECRET + "!", HERE)
         sent = Request(
             function=Function.SEND, user_id="ALICE", conv_id=NEW, server_class="QUEUE", server_name="A", service="-"
         )
-        assert guard.refusal(alice, sent) is None
+        assert guard.check_call(alice, sent) is None
 
         write(path, {"ALICE": User("ALICE", ALICE.password, {Right.SEND: ("QUEUE/B*",)}), "BOB": BOB})
         guard.look()
@@ -126,7 +126,7 @@ def test_a_user_whose_rights_or_password_change_has_to_log_on_again_and_others_d
         again = await guard.log_on("ALICE", SECRET, HERE)
         assert refused(guard, again, sent) is Code.USER_NOT_AUTHORIZED
 
-        write(path, {"ALICE": User("ALICE", stored(SECRET + "?", CHEAP)), "BOB": BOB})
+        write(path, {"ALICE": User("ALICE", hash_password(SECRET + "?", CHEAP)), "BOB": BOB})
         assert await code(guard, "ALICE", SECRET) is Code.PASSWORD_WRONG  # seen with the login itself
         assert await code(guard, "ALICE", SECRET + "?") is Code.OK
         write(path, {"BOB": BOB})
@@ -136,8 +136,8 @@ def test_a_user_whose_rights_or_password_change_has_to_log_on_again_and_others_d
     guarded(path, test)
 
 
-def refused(guard: UserGuard, identity: Identity, request: Request) -> Code | None:
-    found = guard.refusal(identity, request)
+def refused(guard: UsersFileGuard, identity: Identity, request: Request) -> Code | None:
+    found = guard.check_call(identity, request)
     return None if found is None else found[0]
 
 
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_used_any_more_changes_nothing_and_is_told_once(
 ) -> None:
     path = tmp_path / "users"
 
-    async def test(guard: UserGuard) -> None:
+    async def test(guard: UsersFileGuard) -> None:
         alice = await guard.log_on("ALICE", SECRET, HERE)
         if spoil == "chmod":
             path.chmod(0o644)
@@ -170,7 +170,7 @@ def test_a_file_that_cannot_be_used_any_more_changes_nothing_and_is_told_once(
 
 
 def test_a_login_that_is_cancelled_leaves_the_check_to_whom_it_is_shared_with(tmp_path: Path) -> None:
-    async def test(guard: UserGuard) -> None:
+    async def test(guard: UsersFileGuard) -> None:
         first = asyncio.ensure_future(guard.log_on("ALICE", SECRET, HERE))
         second = asyncio.ensure_future(guard.log_on("ALICE", SECRET, HERE))
         alone = asyncio.ensure_future(guard.log_on("BOB", "wrong", HERE))
@@ -186,7 +186,7 @@ def test_a_login_that_is_cancelled_leaves_the_check_to_whom_it_is_shared_with(tm
 def test_of_very_many_refused_logins_the_log_has_a_few_and_no_password(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(guard: UserGuard) -> None:
+    async def test(guard: UsersFileGuard) -> None:
         for n in range(100):
             await code(guard, "A\nLICE" * 1000, f"hunter2-{n}")
 
@@ -203,4 +203,4 @@ def test_a_guard_does_not_begin_with_a_file_that_others_can_reach(tmp_path: Path
     path.chmod(0o640)
 
     with pytest.raises(UsersInvalid):
-        UserGuard.open(path)
+        UsersFileGuard.open(path)

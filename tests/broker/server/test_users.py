@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from oms_journal.broker.codes import BrokerError
-from oms_journal.broker.destinations import ToService, parse
-from oms_journal.broker.patterns import fits
+from oms_journal.broker.destinations import ToService, parse_destination
+from oms_journal.broker.patterns import matches
 from oms_journal.broker.rights import BROKER, Right, service_name, topic_name
 from oms_journal.broker.server.security import passwords
-from oms_journal.broker.server.security.passwords import Cost, stored
-from oms_journal.broker.server.security.users import FORMAT, User, UsersInvalid, pattern_of, read, write
+from oms_journal.broker.server.security.passwords import Cost, hash_password
+from oms_journal.broker.server.security.users import FORMAT, User, UsersInvalid, pattern_of, read_users, write
 from tests.support.sweeps import for_each
 
 CHEAP = Cost(log_n=4)
@@ -23,29 +23,29 @@ SECRET = "correct horse battery"
 
 
 def user(name: str = "ALICE", **rights: Any) -> User:
-    return User(name, stored(SECRET, CHEAP), **rights)
+    return User(name, hash_password(SECRET, CHEAP), **rights)
 
 
 def test_only_the_same_password_fits_and_its_text_holds_nothing_of_it() -> None:
-    kept = stored(SECRET, CHEAP)
+    kept = hash_password(SECRET, CHEAP)
     text = str(kept)
 
-    assert passwords.parse(text) == kept and passwords.parse(text).fits(SECRET)
+    assert passwords.parse_password_hash(text) == kept and passwords.parse_password_hash(text).fits(SECRET)
     assert not any(
         kept.fits(other) for other in ("", SECRET + " ", SECRET[:-1], SECRET.upper(), SECRET * 100, "\ud800")
     )
     assert SECRET not in text and SECRET not in repr(kept) and text not in repr(kept)
-    assert str(stored(SECRET, CHEAP)) != text  # another salt
+    assert str(hash_password(SECRET, CHEAP)) != text  # another salt
 
 
 @pytest.mark.parametrize("password", ["", "1234567", "x" * 1025, "é" * 513])
 def test_a_password_that_is_too_short_or_too_long_is_not_taken(password: str) -> None:
     with pytest.raises(ValueError, match="a password has"):
-        stored(password, CHEAP)
+        hash_password(password, CHEAP)
 
 
 def test_every_cut_and_every_odd_cost_of_a_stored_password_is_refused() -> None:
-    text = str(stored(SECRET, CHEAP))
+    text = str(hash_password(SECRET, CHEAP))
     broken = [text[:end] for end in range(len(text))]
     broken += [
         text.replace(":4:8:1:", f":{cost}:")
@@ -54,7 +54,7 @@ def test_every_cut_and_every_odd_cost_of_a_stored_password_is_refused() -> None:
 
     for each in [*broken, text + ":", text.replace("scrypt", "plain"), text.replace("scrypt", "scrypt2")]:
         with pytest.raises(ValueError):
-            passwords.parse(each)
+            passwords.parse_password_hash(each)
 
 
 def test_what_is_written_is_read_again_and_only_its_owner_can(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_what_is_written_is_read_again_and_only_its_owner_can(tmp_path: Path) ->
     finally:
         os.umask(before)
 
-    assert read(path) == users
+    assert read_users(path) == users
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in tmp_path.iterdir()] == ["users"]
     assert SECRET not in path.read_text()
@@ -81,7 +81,7 @@ def test_a_right_to_nothing_is_none(tmp_path: Path) -> None:
     write(path, {"ALICE": user(allow={Right.SEND: ("QUEUE/*",)})})
     path.write_text(path.read_text().replace('"send"', '"administer": [], "send"'))
 
-    assert read(path)["ALICE"].allow == {Right.SEND: ("QUEUE/*",)}
+    assert read_users(path)["ALICE"].allow == {Right.SEND: ("QUEUE/*",)}
 
 
 @pytest.mark.parametrize("mode", [0o600 | bit for bit in (0o1, 0o2, 0o4, 0o10, 0o20, 0o40)] + [0o644, 0o777])
@@ -91,7 +91,7 @@ def test_a_users_file_that_others_can_reach_is_refused(tmp_path: Path, mode: int
     path.chmod(mode)
 
     with pytest.raises(UsersInvalid, match=f"mode {mode:04o}: others can reach it; chmod 600"):
-        read(path)
+        read_users(path)
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o400])
@@ -100,17 +100,17 @@ def test_a_private_users_file_is_read(tmp_path: Path, mode: int) -> None:
     write(path, {"ALICE": user()})
     path.chmod(mode)
 
-    assert set(read(path)) == {"ALICE"}
+    assert set(read_users(path)) == {"ALICE"}
 
 
 def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe", 0o600)
     for name in ("pipe", ".", "missing"):
         with pytest.raises(UsersInvalid):
-            read(tmp_path / name)
+            read_users(tmp_path / name)
 
 
-KEPT = str(stored(SECRET, CHEAP))
+KEPT = str(hash_password(SECRET, CHEAP))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_users_file_that_is_not_right_is_refused_without_a_secret_in_the_reaso
     path.chmod(0o600)
 
     with pytest.raises(UsersInvalid) as refused:
-        read(path)
+        read_users(path)
 
     assert re.search(reason, str(refused.value)), refused.value
     assert KEPT not in str(refused.value) and KEPT.split(":")[-1] not in str(refused.value)
@@ -160,7 +160,7 @@ def test_a_writer_that_is_interrupted_leaves_the_old_file(tmp_path: Path) -> Non
     with pytest.raises(FileExistsError):
         write(path, {})
 
-    assert set(read(path)) == {"ALICE"}
+    assert set(read_users(path)) == {"ALICE"}
 
 
 @for_each("pattern", ["".join(text) for length in range(5) for text in product("ab*", repeat=length)])
@@ -168,22 +168,22 @@ def test_a_pattern_fits_what_the_same_regular_expression_does(pattern: str) -> N
     expression = re.compile(".*".join(map(re.escape, pattern.split("*"))))
     names = ["".join(text) for length in range(5) for text in product("ab", repeat=length)]
 
-    assert [fits([pattern], name) for name in names] == [bool(expression.fullmatch(name)) for name in names]
+    assert [matches([pattern], name) for name in names] == [bool(expression.fullmatch(name)) for name in names]
 
 
 def test_a_pattern_of_very_many_stars_is_no_work() -> None:
-    assert not fits(["a*" * 120], "a" * 96 + "b")
-    assert not fits(["*a" * 120 + "b"], "a" * 96)
+    assert not matches(["a*" * 120], "a" * 96 + "b")
+    assert not matches(["*a" * 120 + "b"], "a" * 96)
 
 
 @pytest.mark.parametrize(
     "text", ["/queue/ORDERS", "/queue/" + "N" * 40, "/queue/a/b%", "/topic/NEWS", "/service/A/B/C"]
 )
 def test_a_destination_as_a_pattern_fits_what_it_names(text: str) -> None:
-    where = parse(text)
+    where = parse_destination(text)
     name = service_name(*where.names) if isinstance(where, ToService) else topic_name(str(where.topic))  # type: ignore[union-attr]
 
-    assert fits([pattern_of(text)], name)
+    assert matches([pattern_of(text)], name)
     assert pattern_of(pattern_of(text)) == pattern_of(text)
 
 
@@ -193,11 +193,11 @@ def test_a_pattern_of_queues_fits_every_queue_that_begins_so(length: int) -> Non
         for more in ("x", "-", "ü", "€", "😀"):
             name = begin + more * length
             try:
-                where = parse(f"/queue/{name}")
+                where = parse_destination(f"/queue/{name}")
             except BrokerError:
                 continue  # too long
             assert isinstance(where, ToService)
-            assert fits([pattern_of(f"/queue/{begin}*")], service_name(*where.names)), name
+            assert matches([pattern_of(f"/queue/{begin}*")], service_name(*where.names)), name
 
 
 @pytest.mark.parametrize(

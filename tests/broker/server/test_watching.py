@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from oms_journal.broker.server.standby.standby import is_same_store
-from oms_journal.broker.server.standby.watch import Verdict, Watch
+from oms_journal.broker.server.standby.watch import PartnerWatch, Verdict
 from oms_journal.journal.lock import Holder
 from tests.support.sweeps import for_each
 
@@ -24,7 +24,7 @@ def test_the_table_holds_for_every_ping_that_is_not_answered(
     is_open: bool, count: int, missed: float, still: float
 ) -> None:
     now = 10 * INTERVAL
-    watch = Watch(INTERVAL, 0.0)
+    watch = PartnerWatch(INTERVAL, 0.0)
     watch.look(holder(count=count, is_open=is_open), now - still)
     watch.look(holder(count=count, is_open=is_open), now)
     watch.hear(now - missed)
@@ -41,7 +41,7 @@ def test_the_table_holds_for_every_ping_that_is_not_answered(
 
 
 def test_a_store_that_cannot_be_seen_is_not_taken_over() -> None:
-    watch = Watch(INTERVAL, 0.0)
+    watch = PartnerWatch(INTERVAL, 0.0)
     assert watch.verdict(10 * INTERVAL) is Verdict.UNSEEN
     watch.look(holder(is_open=False), 10 * INTERVAL)
     assert watch.verdict(10 * INTERVAL) is Verdict.TAKE
@@ -51,14 +51,14 @@ def test_a_store_that_cannot_be_seen_is_not_taken_over() -> None:
 
 @pytest.mark.parametrize(("drawn", "expected"), [(None, Verdict.UNSEEN), (True, Verdict.BEGIN), (False, Verdict.LEFT)])
 def test_a_store_that_nobody_ever_had_is_begun_by_who_has_drawn_it(drawn: bool | None, expected: Verdict) -> None:
-    watch = Watch(INTERVAL, 0.0, drawn=drawn)
+    watch = PartnerWatch(INTERVAL, 0.0, drawn=drawn)
     assert watch.verdict(0.0) is expected
     watch.look(holder(is_open=False), 0.0)
     assert watch.verdict(0.0) is Verdict.TAKE, "somebody has begun it"
 
 
 def test_as_long_as_the_count_moves_a_lost_network_is_no_takeover_however_long_it_lasts() -> None:
-    watch = Watch(INTERVAL, 0.0)
+    watch = PartnerWatch(INTERVAL, 0.0)
     for tick in range(1, 1000):
         watch.look(holder(count=tick), tick * RENEWAL)
         assert watch.verdict(tick * RENEWAL) in (Verdict.CUT, Verdict.NOT_YET)
@@ -66,21 +66,21 @@ def test_as_long_as_the_count_moves_a_lost_network_is_no_takeover_however_long_i
 
 
 def test_another_owner_is_not_the_one_that_was_silent() -> None:
-    watch = Watch(INTERVAL, 0.0)
+    watch = PartnerWatch(INTERVAL, 0.0)
     watch.look(holder(7, 5), 0.0)
     watch.look(holder(8, 5), INTERVAL)
     assert watch.verdict(INTERVAL) is Verdict.CUT
 
 
 def test_an_owner_that_renews_less_often_than_the_interval_is_given_the_time_it_needs() -> None:
-    watch = Watch(1.0, 0.0)
+    watch = PartnerWatch(1.0, 0.0)
     watch.look(holder(renew_seconds=3.0), 0.0)
     assert watch.verdict(8.9) is Verdict.CUT
     assert watch.verdict(9.0) is Verdict.PASS
 
 
 def test_a_standby_that_was_itself_stopped_sees_the_count_before_it_judges() -> None:
-    watch = Watch(INTERVAL, 0.0)
+    watch = PartnerWatch(INTERVAL, 0.0)
     watch.look(holder(7, 5), 0.0)
     watch.hear(0.0)
     watch.look(holder(7, 500), 10 * INTERVAL)

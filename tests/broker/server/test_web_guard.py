@@ -10,12 +10,12 @@ import httpx
 import pytest
 
 from oms_journal.broker.rights import Identity
-from oms_journal.broker.server.http.browser_sessions import (
+from oms_journal.broker.server.http.login import (
     IDLE_SECONDS,
     LIFE_SECONDS,
     OF_USER_MAX,
     SESSIONS_MAX,
-    Sessions,
+    BrowserSessions,
 )
 from tests.support.guarded_server import PASSWORDS, USERS, Files, set_users, user
 from tests.support.stomp_server import Serving, Wire, eventually
@@ -346,7 +346,7 @@ def test_a_session_ends_when_its_user_changes(tmp_path: Path) -> None:
 
 
 def test_sessions_end_by_themselves_and_are_bounded() -> None:
-    sessions, alice = Sessions(), Identity("ALICE")
+    sessions, alice = BrowserSessions(), Identity("ALICE")
     idle, busy = sessions.begin(alice, 0.0), sessions.begin(alice, 0.0)
     now = 0.0
     while now < LIFE_SECONDS:

@@ -8,7 +8,7 @@ import pytest
 from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import ERASING_KEY, JournalStore
-from oms_journal.broker.embedded.beginning import Wanted
+from oms_journal.broker.embedded.beginning import StartOptions
 from oms_journal.broker.embedded.beginning import start as begin_broker
 from oms_journal.broker.records import (
     CHECKPOINT,
@@ -21,8 +21,15 @@ from oms_journal.broker.records import (
 )
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.master import Identifiers
-from oms_journal.broker.store.report import Action, Reported
-from oms_journal.broker.store.start import IDENTITY_KEY, Pstore, StartRefused, Store, begin, end
+from oms_journal.broker.store.report import Action, ReportLine
+from oms_journal.broker.store.start import (
+    IDENTITY_KEY,
+    PersistentStore,
+    Pstore,
+    StartRefused,
+    start_store,
+    write_termination,
+)
 from oms_journal.database.database import MessageDatabase
 from tests.support.broker_stores import DRIVERS, Driver, JournalDriver, added, begun, contents, payloads, put, start
 
@@ -35,7 +42,7 @@ def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Driver:
     return made
 
 
-def prepare(store: Store, held: str) -> None:
+def prepare(store: PersistentStore, held: str) -> None:
     """Let the store hold: nothing, what a broker of this id has begun or written, or what is no broker's."""
     kind, _, broker_id = held.partition(" ")
     if kind in ("begun", "written"):
@@ -95,11 +102,11 @@ def test_a_store_is_begun_as_the_table_says(
 
     if isinstance(expected, Code):
         with pytest.raises(StartRefused) as refused:
-            begin(store, wanted)
+            start_store(store, wanted)
         assert refused.value.code is expected
         assert contents(store) == before
     else:
-        found = begin(store, wanted)
+        found = start_store(store, wanted)
         assert found.how is expected
         messages, records = contents(store)
         assert MASTER.decode(records[MASTER_KEY]) == found.master
@@ -117,7 +124,7 @@ def test_a_store_is_begun_as_the_table_says(
     store.close()
 
 
-def said(reported: Sequence[Reported]) -> list[tuple[str, RecordKind, Action]]:
+def said(reported: Sequence[ReportLine]) -> list[tuple[str, RecordKind, Action]]:
     return [(line.identifier, line.kind, line.action) for line in reported]
 
 
@@ -125,19 +132,19 @@ def test_what_a_start_and_an_end_create_and_erase_is_reported(driver: Driver) ->
     master, checkpoint = RecordKind.MASTER, RecordKind.CHECKPOINT
     created, deleted = Action.CREATED, Action.DELETED
     store = driver.open()
-    cold = begin(store, start("ETB002", WARM))
+    cold = start_store(store, start("ETB002", WARM))
     assert said(cold.reported) == [("ETB002", master, created), ("ETBC", checkpoint, created)]
     assert [(line.elements, line.length) for line in cold.reported] == [
         (1, len(store.record(key) or b"")) for key in (MASTER_KEY, f"{CHECKPOINTS}ETBC")
     ]
-    hot = begin(store, start("ETB002", HOT))
+    hot = start_store(store, start("ETB002", HOT))
     assert said(hot.reported) == [("ETBH", checkpoint, created)]
-    assert said(begin(store, start("ETB002", HOT)).reported) == [], "written anew, not created"
-    assert said(end(store, hot, now=5)) == [("ETBT", checkpoint, created)]
-    assert said(end(store, hot, now=6)) == []
+    assert said(start_store(store, start("ETB002", HOT)).reported) == [], "written anew, not created"
+    assert said(write_termination(store, hot, now=5)) == [("ETBT", checkpoint, created)]
+    assert said(write_termination(store, hot, now=6)) == []
     store.commit(added(b"message", puts=put("broker/uow/1000000000000001", b"x").puts))
 
-    erased = begin(store, start("ETB001", COLD, force_cold=True, erase="ETB002", is_reported=True))
+    erased = start_store(store, start("ETB001", COLD, force_cold=True, erase="ETB002", is_reported=True))
     assert said(erased.reported) == [
         ("ETBC", checkpoint, deleted),
         ("ETBH", checkpoint, deleted),
@@ -154,7 +161,7 @@ def test_what_a_start_and_an_end_create_and_erase_is_reported(driver: Driver) ->
 def test_a_hot_start_of_nothing_says_what_to_do(driver: Driver, words: tuple[str, ...]) -> None:
     store = driver.open()
     with pytest.raises(StartRefused) as refused:
-        begin(store, start(pstore=HOT))
+        start_store(store, start(pstore=HOT))
     assert all(word in str(refused.value) for word in words)
     store.close()
 
@@ -164,9 +171,9 @@ def test_a_cold_start_says_whose_data_it_would_erase_and_how_much(driver: Driver
     prepare(store, "written ETB001")
     store.commit(added(b"x", b"y"))
     with pytest.raises(StartRefused, match=r"3 messages.*confirm it with .*--erase ETB001"):
-        begin(store, start(pstore=COLD))
+        start_store(store, start(pstore=COLD))
     with pytest.raises(StartRefused, match=r"confirm it with .*--erase ETB001, not ETB009"):
-        begin(store, start(pstore=COLD, erase="ETB009"))
+        start_store(store, start(pstore=COLD, erase="ETB009"))
     assert store.message_count() == 3
     store.close()
 
@@ -175,10 +182,10 @@ def test_a_cold_start_checks_the_platform_too(driver: Driver) -> None:
     store = driver.open()
     prepare(store, "written ETB001")
     with pytest.raises(StartRefused) as refused:
-        begin(store, start(pstore=COLD, platform="SunOS sparc", erase="ETB001"))
+        start_store(store, start(pstore=COLD, platform="SunOS sparc", erase="ETB001"))
     assert refused.value.code is Code.INVALID_BROKER_ID
-    assert begin(store, start(pstore=HOT, platform="SunOS sparc")).master.platform == "SunOS sparc"
-    assert begin(store, start(pstore=COLD, erase="ETB001", force_cold=True)).how is CheckpointName.ETBC
+    assert start_store(store, start(pstore=HOT, platform="SunOS sparc")).master.platform == "SunOS sparc"
+    assert start_store(store, start(pstore=COLD, erase="ETB001", force_cold=True)).how is CheckpointName.ETBC
     store.close()
 
 
@@ -186,9 +193,9 @@ def test_the_clock_and_checkpoints_alone_are_erased_without_asking(driver: Drive
     store = driver.open()
     found = begun(store)
     store.commit(put(CLOCK_KEY, b"x" * 40))
-    end(store, found, now=5, job="the end")
+    write_termination(store, found, now=5, job="the end")
     assert CHECKPOINT.decode(dict(store.records(CHECKPOINTS))[f"{CHECKPOINTS}ETBT"]) == (3, 1, 5, "ETB001", "the end")
-    begin(store, start(pstore=COLD))
+    start_store(store, start(pstore=COLD))
     assert store.record(CLOCK_KEY) is None
     store.close()
 
@@ -248,7 +255,7 @@ def test_an_unreadable_master_record_is_no_reason_to_begin_anew(driver: Driver) 
     store.commit(put(MASTER_KEY, b"?"))
     for pstore in (HOT, WARM, COLD):
         with pytest.raises(StartRefused, match="master record"):
-            begin(store, start(pstore=pstore, force_cold=True, erase="ETB001"))
+            start_store(store, start(pstore=pstore, force_cold=True, erase="ETB001"))
     assert store.record(MASTER_KEY) == b"?"
     store.close()
 
@@ -267,7 +274,7 @@ def test_an_erasure_that_was_interrupted_is_finished_by_the_next_opening(tmp_pat
             store.commit(added(b"x", puts=put(f"broker/uow/{number}", b"x").puts))
         driver.disk.kill_at = driver.disk.steps + kill_at
         try:
-            begin(store, start(pstore=COLD, erase="ETB001"))
+            start_store(store, start(pstore=COLD, erase="ETB001"))
             is_killed = False
         except BaseException as killed:
             is_killed = True
@@ -312,8 +319,8 @@ def test_the_attributes_name_the_store_and_how_it_is_begun(tmp_path: Path, kind:
 
     def opened(pstore: str, erase: str | None = None) -> CheckpointName | None:
         attributes = built_in(broker_id="ME", pstore=pstore, pstore_type=kind, **place)
-        beginning = begin_broker(Wanted(attributes=attributes, erase=erase))
-        store, began = beginning.store, beginning.begun
+        running = begin_broker(StartOptions(attributes=attributes, erase=erase))
+        store, began = running.store, running.begun
         if store is None or began is None:
             return None
         assert began.master.broker_id == "ME"
@@ -339,7 +346,7 @@ def test_a_journal_of_plain_users_keeps_every_message(tmp_path: Path) -> None:
     for pstore in (HOT, WARM, COLD):
         store = JournalStore.open(tmp_path)
         with pytest.raises(StartRefused) as refused:
-            begin(store, start(pstore=pstore, force_cold=True, erase="ETB001"))
+            start_store(store, start(pstore=pstore, force_cold=True, erase="ETB001"))
         assert refused.value.code is Code.RESTART_FAILED
         assert payloads(store) == {1: b"1"}
         store.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
-from oms_journal.broker.store.start import Store, StoreError
+from oms_journal.broker.store.start import PersistentStore, StoreError
 from oms_journal.broker.store.stored import StoredMessage
 from tests.support.broker_stores import Driver, JournalDriver, SqliteDriver, contents
 
@@ -23,7 +23,7 @@ class Pair:
 
     def __init__(self, path: Path) -> None:
         self.drivers: list[Driver] = [JournalDriver(path), SqliteDriver(path)]
-        self.stores: list[Store] = [driver.open() for driver in self.drivers]
+        self.stores: list[PersistentStore] = [driver.open() for driver in self.drivers]
         self.numbers: dict[int, int] = {}  # the journal's numbers to the other's
 
     def _others(self, batch: list[Changes]) -> list[Changes]:

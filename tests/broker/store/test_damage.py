@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore
 from oms_journal.broker.records import (
     CLOCK,
     CLOCK_KEY,
@@ -23,7 +23,7 @@ from oms_journal.broker.records import (
     identifier,
 )
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
-from oms_journal.broker.store.start import Begun, StartRefused, begin
+from oms_journal.broker.store.start import StartedStore, StartRefused, start_store
 from tests.broker.store.test_restore import NOW, QUEUE, record
 from tests.support.broker_stores import JournalDriver, begun, start
 from tests.support.crash_model import SPOOL
@@ -84,7 +84,7 @@ def test_wherever_one_bit_is_wrong_the_broker_starts_and_gives_no_identifier_twi
         found = begun(store)
         assert found.master.starts > STARTS, f"{name} at {at}"
         assert found.master.broker_id == "ETB001"
-        restored(store, now=NOW)
+        restore(store, now=NOW)
         store.close()
 
 
@@ -92,7 +92,7 @@ def test_a_master_record_that_is_lost_is_made_again_and_its_loss_is_logged(caplo
     driver = written(is_closed=True)
     store = driver.open()
     store.commit(Changes(drops=[MASTER_KEY]))
-    found: Begun = begun(store)
+    found: StartedStore = begun(store)
     assert found.master.starts > STARTS
     assert "the master record of the persistent store is lost" in caplog.text
 
@@ -101,7 +101,7 @@ def test_a_lost_master_record_is_not_made_again_for_another_broker_than_the_chec
     store = written(is_closed=True).open()
     store.commit(Changes(drops=[MASTER_KEY]))
     with pytest.raises(StartRefused, match="belongs to broker ETB001"):
-        begin(store, start("ETB002"))
+        start_store(store, start("ETB002"))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_one_value_that_cannot_be_read_is_told_of_and_keeps_nobody_from_the_othe
     driver = damaged(driver.killed(), name, data[name].rindex(value) + len(value) - 1)
     store = driver.open()
     begun(store)
-    found = restored(store, now=NOW)
+    found = restore(store, now=NOW)
     assert key in found.lost or key.startswith("broker/checkpoint")
     assert found.clock >= CLOCK_NOW - 300_000_000
     assert len(found.units.counts()) == 1

@@ -15,7 +15,7 @@ import pytest
 
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.store.changes import Changes
-from oms_journal.broker.store.start import Store, StoreFull, StoreUnavailable
+from oms_journal.broker.store.start import PersistentStore, StoreFull, StoreUnavailable
 from oms_journal.database.options import Options
 from tests.database.test_holds import damaged
 from tests.support.broker_store_writer import KEPT, opened, turn_and_first
@@ -82,7 +82,7 @@ def test_messages_that_a_recovery_holds_back_are_messages_of_the_store() -> None
 # A full disk.
 
 
-def filled(store: Store) -> list[int]:
+def filled(store: PersistentStore) -> list[int]:
     """Add messages until there is no room; return their numbers."""
     numbers = []
     for turn in range(100_000):

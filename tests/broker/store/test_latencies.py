@@ -16,7 +16,7 @@ def test_a_percentile_is_told_to_within_its_bucket(seed: int) -> None:
     times = [rng.lognormvariate(math.log(0.002), 1.5) + SHORTEST for _ in range(rng.choice((10, 999, 5000)))]
     found = Latencies()
     for time in times:
-        found.note(time, commits=2)
+        found.record(time, commits=2)
 
     times.sort()
     for share in SHARES:
@@ -32,6 +32,6 @@ def test_without_a_group_there_is_no_percentile() -> None:
 
 def test_what_took_longer_than_the_last_bound_is_the_longest() -> None:
     found = Latencies()
-    found.note(2 * BOUNDS[-1], commits=1)
+    found.record(2 * BOUNDS[-1], commits=1)
 
     assert found.percentile(0.99) == 2 * BOUNDS[-1]

@@ -20,7 +20,7 @@ from oms_journal.broker.migration.stream import (
     Tally,
     chunks,
     differences,
-    encode,
+    encode_part,
 )
 from oms_journal.broker.migration.unload import Unloading
 from oms_journal.broker.store.changes import Changes, NewMessage
@@ -424,7 +424,7 @@ def test_every_difference_is_told() -> None:
 
 def test_the_stream_is_put_together_from_any_pieces() -> None:
     parts = list(_parts())
-    stream = b"".join(map(encode, parts))
+    stream = b"".join(map(encode_part, parts))
     for size in (1, 7, 64, 1000, len(stream)):
         decoder = Decoder()
         found = [part for at in range(0, len(stream), size) for part in decoder.feed(stream[at : at + size])]
@@ -434,7 +434,7 @@ def test_the_stream_is_put_together_from_any_pieces() -> None:
 
 
 def test_pieces_are_bounded_however_long_a_message_is() -> None:
-    long = [encode(StoredMessage(number, "q", bytes(3 * CHUNK_BYTES + number), {}, 1)) for number in range(3)]
+    long = [encode_part(StoredMessage(number, "q", bytes(3 * CHUNK_BYTES + number), {}, 1)) for number in range(3)]
 
     pieces = list(chunks(long))
 
@@ -445,7 +445,7 @@ def test_pieces_are_bounded_however_long_a_message_is() -> None:
 def test_no_damaged_stream_is_taken_for_another() -> None:
     parts = list(_parts())
     for part in parts:
-        data = encode(part)
+        data = encode_part(part)
         for cut in range(5, len(data)):
             body = data[5:cut]
             shorter = len(body).to_bytes(4, "little") + data[4:5] + body
@@ -473,7 +473,7 @@ def _parts() -> Iterator[Loaded]:
 def _summary(parts: list[Loaded]) -> dict[str, Tally]:
     tallies = Tallies()
     for part in parts:
-        tallies.take(part, encode(part))
+        tallies.take(part, encode_part(part))
     return tallies.summary()
 
 

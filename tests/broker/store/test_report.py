@@ -13,7 +13,7 @@ from oms_journal.broker.store.report import (
     UNLOADED,
     Action,
     Report,
-    Reported,
+    ReportLine,
     report_path,
 )
 
@@ -25,14 +25,14 @@ def made(path: Path) -> Report:
     return Report(path, started=STARTED, version="0.1.0")
 
 
-def created(number: int) -> Reported:
-    return Reported(f"100000000D{number:06X}", RecordKind.UOW, Action.CREATED, 5, 1148)
+def created(number: int) -> ReportLine:
+    return ReportLine(f"100000000D{number:06X}", RecordKind.UOW, Action.CREATED, 5, 1148)
 
 
 def test_a_report_has_a_title_headings_and_a_line_for_each_record(tmp_path: Path) -> None:
     report = made(tmp_path / "r")
     report.write([created(0x16), created(0x17)], FIRST)
-    report.write([Reported("100000000C000001", RecordKind.UOW, Action.DELETED)], FIRST + 33_486_000)
+    report.write([ReportLine("100000000C000001", RecordKind.UOW, Action.DELETED)], FIRST + 33_486_000)
     report.close()
 
     assert (tmp_path / "r").read_text() == (
@@ -48,8 +48,8 @@ def test_a_report_has_a_title_headings_and_a_line_for_each_record(tmp_path: Path
 def test_every_kind_of_record_has_its_name_and_every_action_too(tmp_path: Path) -> None:
     report = made(tmp_path / "r")
     for kind in RecordKind:
-        report.write([Reported("X", kind, Action.CREATED, 1, 2)], FIRST)
-    report.write([Reported("X", RecordKind.UOW, Action.DELETED)], FIRST)
+        report.write([ReportLine("X", kind, Action.CREATED, 1, 2)], FIRST)
+    report.write([ReportLine("X", RecordKind.UOW, Action.DELETED)], FIRST)
     report.line("X", RecordKind.UOW, LOADED, FIRST, elements=3, length=4)
     report.line("X", RecordKind.UOW, UNLOADED, FIRST, elements=3, length=4)
     report.close()

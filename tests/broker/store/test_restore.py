@@ -7,7 +7,7 @@ import pytest
 
 from oms_journal.broker.codes import Code
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.kernel.restart.restore import restored, without_store
+from oms_journal.broker.kernel.restart.restore import restore, without_store
 from oms_journal.broker.kernel.restart.table import RESTART_1, RESTART_2, RESTART_POSTPONED
 from oms_journal.broker.kernel.state.unit_states import Variation
 from oms_journal.broker.kernel.state.world import Line, Restored
@@ -31,7 +31,7 @@ from oms_journal.broker.records import (
 )
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 from oms_journal.broker.store.report import Action
-from oms_journal.broker.store.start import StartRefused, Store
+from oms_journal.broker.store.start import PersistentStore, StartRefused
 from tests.support.broker_stores import DRIVERS, Driver, JournalDriver, begun, contents, put
 
 SERVICE = ("CLASS", "SERVER", "SERVICE")
@@ -82,7 +82,7 @@ REPLY: dict[str, Any] = {
 }
 
 
-def store_of(driver: Driver, *records: UowRecord) -> Store:
+def store_of(driver: Driver, *records: UowRecord) -> PersistentStore:
     """Return an open store of a broker that has written these."""
     store = driver.open()
     begun(store)
@@ -92,7 +92,7 @@ def store_of(driver: Driver, *records: UowRecord) -> Store:
     return store
 
 
-def write(store: Store, one: UowRecord) -> int:
+def write(store: PersistentStore, one: UowRecord) -> int:
     """Commit a unit of work as its sender does: with its messages, where they are persistent and wait."""
     has_messages = Flag.PERSISTENT in one.flags and one.status in (Status.ACCEPTED, Status.DELIVERED, Status.POSTPONED)
     at = UOW.offset("first")
@@ -100,12 +100,12 @@ def write(store: Store, one: UowRecord) -> int:
     return store.commit(Changes(adds=adds, puts=[Put(UOWS + one.uowid, UOW.encode(one), {at: 0} if adds else {})]))
 
 
-def restarted(driver: Driver, store: Store) -> tuple[Store, Restored]:
+def restarted(driver: Driver, store: PersistentStore) -> tuple[PersistentStore, Restored]:
     """Let the process die and start again."""
     again = driver.killed().open()
     store.close()
     begun(again)
-    return again, restored(again, now=NOW + 5)
+    return again, restore(again, now=NOW + 5)
 
 
 def with_variation(number: int, status: Status, variation: Variation) -> UowRecord:
@@ -184,9 +184,9 @@ def test_a_restart_twice_finds_the_same_and_writes_nothing_more(driver: Driver) 
         )
     ]
     again, _ = restarted(driver, store_of(driver, *records))
-    second = restored(again, now=NOW + 99)
+    second = restore(again, now=NOW + 99)
     before = contents(again)
-    third = restored(again, now=NOW + 999)
+    third = restore(again, now=NOW + 999)
     assert contents(again) == before
     assert [second.units.find(one.uowid) for one in records] == [third.units.find(one.uowid) for one in records]
     assert second.lines == third.lines
@@ -362,7 +362,7 @@ def test_subscriptions_and_publications_are_restored(driver: Driver) -> None:
 def test_an_empty_store_restores_nothing(driver: Driver) -> None:
     store = driver.open()
     begun(store)
-    found = restored(store, now=NOW)
+    found = restore(store, now=NOW)
     assert (len(found.units), found.lines, found.senders, found.clock) == (0, [], {}, 0)
     assert found.has_store
     assert not without_store().has_store
@@ -400,7 +400,7 @@ def test_a_record_that_cannot_be_read_stops_the_start_and_changes_nothing(
     before = contents(store)
     for _ in range(2):
         with pytest.raises(StartRefused) as refused:
-            restored(store, now=NOW)
+            restore(store, now=NOW)
         assert refused.value.code is code
         assert contents(store) == before
     store.close()
@@ -418,7 +418,7 @@ def test_a_damaged_record_is_named_and_all_others_are_restored(
     driver.disk.put(Path("/spool") / name, data[:at] + b"K" + data[at + 1 :])
 
     again = driver.open()
-    found = restored(again, now=NOW)
+    found = restore(again, now=NOW)
     assert list(found.lost) == [UOWS + record(3).uowid]
     assert [number for number in range(1, 6) if found.units.find(record(number).uowid) is None] == [3]
     assert any("LOST" in line.message for line in caplog.records)

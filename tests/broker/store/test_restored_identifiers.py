@@ -8,7 +8,7 @@ from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.records import MASTER, MASTER_KEY
 from oms_journal.broker.store.changes import Changes, Put
 from oms_journal.broker.store.master import RESTORED_STARTS
-from oms_journal.broker.store.start import Pstore, Store
+from oms_journal.broker.store.start import PersistentStore, Pstore
 from oms_journal.database.options import Options
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.format.headers import HEADERS_SIZE
@@ -36,7 +36,7 @@ def starts_of(disk: Disk, directory: Path, count: int = STARTS, **named: object)
     return found
 
 
-def advanced(store: Store, starts: int) -> None:
+def advanced(store: PersistentStore, starts: int) -> None:
     """Let the store have been started so often, which is more than its directory was opened."""
     value = store.record(MASTER_KEY)
     assert value is not None

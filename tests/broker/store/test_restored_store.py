@@ -6,16 +6,23 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.admin.questions import Question
+from oms_journal.broker.admin.questions import Query
 from oms_journal.broker.admin.uows import uows
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore
 from oms_journal.broker.kernel.state.effects import ReleaseHeld, ReleasePublications
 from oms_journal.broker.records import HELDS, HOLD, HOLD_KEY, MASTER, MASTER_KEY, UOW, UOWS, Flag
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.master import RESTORED_STARTS
-from oms_journal.broker.store.start import RESTORED_KEY, Pstore, StartRefused, Store, StoreError, StoreUnavailable
+from oms_journal.broker.store.start import (
+    RESTORED_KEY,
+    PersistentStore,
+    Pstore,
+    StartRefused,
+    StoreError,
+    StoreUnavailable,
+)
 from oms_journal.database.database import MessageDatabase
 from tests.broker.store.test_restore import NOW, SERVICE, record, store_of
 from tests.support.broker_stores import DRIVERS, Driver, JournalDriver, begun, put
@@ -36,7 +43,7 @@ def test_a_restored_store_begins_with_all_that_waits_held(driver: Driver) -> Non
     store.commit(MARK)
     highest = store.highest()
 
-    found = restored(store, now=NOW)
+    found = restore(store, now=NOW)
 
     assert (found.withheld.units, found.withheld.last) == ({SERVICE: 3}, highest)
     assert [(line.is_withheld, len(line.conversations)) for line in found.lines] == [(True, 3)]
@@ -45,7 +52,7 @@ def test_a_restored_store_begins_with_all_that_waits_held(driver: Driver) -> Non
     assert HOLD.decode(value) == (highest, found.clock, NOW, "/backup/orders")
     assert store.record(RESTORED_KEY) is None
     assert not found.units.has_dues, "what is held comes to no end"
-    assert restored(store, now=NOW + 9).withheld.record == found.withheld.record
+    assert restore(store, now=NOW + 9).withheld.record == found.withheld.record
     store.close()
 
 
@@ -55,14 +62,14 @@ def test_a_restored_store_begins_with_all_that_waits_held(driver: Driver) -> Non
 def test_a_mark_that_says_anything_holds_all_the_same(value: bytes) -> None:
     store = store_of(JournalDriver(Path()), record(1))
     store.commit(put(RESTORED_KEY, value))
-    assert restored(store, now=NOW).withheld.unit_count == 1
+    assert restore(store, now=NOW).withheld.unit_count == 1
     store.close()
 
 
 class Dying:
     """A store whose process dies with one of its commits, before or after that is durable."""
 
-    def __init__(self, store: Store, commits: int, *, is_durable: bool) -> None:
+    def __init__(self, store: PersistentStore, commits: int, *, is_durable: bool) -> None:
         self._store = store
         self._left = commits
         self._is_durable = is_durable
@@ -91,14 +98,14 @@ def test_a_start_that_is_killed_holds_everything_or_begins_again(
     try:
         dying = Dying(store, commits, is_durable=is_durable)
         begun(dying)
-        restored(dying, now=NOW)
+        restore(dying, now=NOW)
     except StoreError:
         assert commits < 3
     again = driver.killed().open()
     store.close()
     begun(again)
 
-    found = restored(again, now=NOW)
+    found = restore(again, now=NOW)
 
     assert found.withheld.unit_count == 3
     assert again.record(RESTORED_KEY) is None
@@ -114,7 +121,7 @@ def test_no_identifier_of_the_lost_broker_comes_again(driver: Driver) -> None:
     found = begun(store)
     assert found.master.starts > lost + RESTORED_STARTS
     assert int(found.identifiers.next(), 16) >> 32 & 0xFFFFFFF == found.master.starts
-    restored(store, now=NOW)
+    restore(store, now=NOW)
     assert begun(store).master.starts == found.master.starts + 1
     store.close()
 
@@ -125,11 +132,11 @@ def test_a_cold_start_erases_the_hold(driver: Driver) -> None:
         if is_begun:
             begun(store)
             store.commit(MARK)
-            restored(store, now=NOW)
+            restore(store, now=NOW)
         else:
             store.commit(MARK)
         begun(store, pstore=Pstore.COLD, erase="ETB001")
-        assert restored(store, now=NOW).withheld.last == 0
+        assert restore(store, now=NOW).withheld.last == 0
         assert store.record(RESTORED_KEY) is None and store.record(HOLD_KEY) is None
         store.close()
 
@@ -172,7 +179,7 @@ def read(broker: Broker) -> list[bytes]:
 
 
 def release(broker: Broker) -> None:
-    page = broker.look(lambda world: uows(world, Question(selectors={"held": ["yes"]})))
+    page = broker.look(lambda world: uows(world, Query(selectors={"held": ["yes"]})))
     broker.administer(lambda handle: ReleaseHeld(handle, tuple(row["uowid"] for row in page.rows)))
     (subscription,) = broker._running.world.topics.subscriptions
     broker.administer(lambda handle: ReleasePublications(handle, subscription, None))

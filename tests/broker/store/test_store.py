@@ -6,8 +6,14 @@ import pytest
 
 from oms_journal.broker.drivers.sqlite import SqliteStore
 from oms_journal.broker.kernel.tables.remembered import Remembered
-from oms_journal.broker.store.changes import Changes, NewMessage, Put, together
-from oms_journal.broker.store.start import CommitRefused, MessageUnreadable, ProducerReused, Store, StoreUnavailable
+from oms_journal.broker.store.changes import Changes, NewMessage, Put, merge
+from oms_journal.broker.store.start import (
+    CommitRefused,
+    MessageUnreadable,
+    PersistentStore,
+    ProducerReused,
+    StoreUnavailable,
+)
 from oms_journal.broker.store.stored import StoredMessage, StoredRecord
 from tests.support.broker_stores import DRIVERS, MESSAGE_BYTES_MAX, Driver, added, contents, payloads, put
 
@@ -154,14 +160,14 @@ def test_a_producers_repeat_adds_nothing_and_gets_the_first_answer(driver: Drive
 
 
 def test_messages_of_several_queues_under_one_identifier_are_a_repeat_together(driver: Driver) -> None:
-    sent = together(added(b"one", b"two", queue=queue, producer="order-1") for queue in "ab")
+    sent = merge(added(b"one", b"two", queue=queue, producer="order-1") for queue in "ab")
     for _ in range(2):
         store = driver.open()
         assert store.commit(sent) == store.commit(sent) == 1
         with pytest.raises(ProducerReused, match="order-1"):
-            store.commit(together(added(b"one", b"2", queue=queue, producer="order-1") for queue in "ab"))
+            store.commit(merge(added(b"one", b"2", queue=queue, producer="order-1") for queue in "ab"))
         with pytest.raises(ProducerReused, match="some of the commit was sent before"):
-            store.commit(together(added(b"one", b"two", queue=queue, producer="order-1") for queue in "ac"))
+            store.commit(merge(added(b"one", b"two", queue=queue, producer="order-1") for queue in "ac"))
         assert store.message_count() == 4
         found = list(store.identifiers())
         assert [(each.queue, each.first, each.messages) for each in found] == [("a", 1, 2), ("b", 3, 2)]
@@ -319,7 +325,7 @@ def test_messages_out_of_order_are_not_loaded(driver: Driver) -> None:
 # Away, and back.
 
 
-def everything_is_refused(store: Store) -> None:
+def everything_is_refused(store: PersistentStore) -> None:
     (answer,) = store.commit_many([put("k", b"v")])
     assert isinstance(answer, StoreUnavailable)
     asked = (

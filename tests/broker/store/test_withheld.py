@@ -5,7 +5,7 @@ import random
 import pytest
 from sortedcontainers import SortedDict
 
-from oms_journal.broker.kernel.tables.hold import Window
+from oms_journal.broker.kernel.tables.hold import HeldWindow
 from oms_journal.broker.records import HELD, HeldRecord
 from oms_journal.journal.operations import VALUE_BYTES_MAX
 
@@ -17,11 +17,11 @@ def publications(count: int = COUNT) -> "SortedDict[int, int]":
     return SortedDict({FIRST + STEP * place: place for place in range(count)})
 
 
-def window(last: int = LAST) -> Window:
-    return Window(HeldRecord("1000000000000001", FIRST - 1, last))
+def window(last: int = LAST) -> HeldWindow:
+    return HeldWindow(HeldRecord("1000000000000001", FIRST - 1, last))
 
 
-def numbers(found: Window) -> int:
+def numbers(found: HeldWindow) -> int:
     return len(found.record("1000000000000001").numbers)
 
 
@@ -29,7 +29,7 @@ def numbers(found: Window) -> int:
 def test_what_is_released_and_done_with_in_any_order_is_what_was_said(seed: int) -> None:
     chance, there = random.Random(seed), publications()
     wanted, held = set(there), set(there)
-    found: Window | None = window()
+    found: HeldWindow | None = window()
     while found is not None:
         some = chance.sample(sorted(there), chance.randint(1, 40))
         if chance.random() < 0.5:
@@ -42,7 +42,7 @@ def test_what_is_released_and_done_with_in_any_order_is_what_was_said(seed: int)
         assert found.orders(there) == sorted(wanted)
         assert found.withheld(there) == sorted(held & wanted)
         assert found.holds_any(there) == bool(held & wanted)
-        again = Window(HELD.decode(HELD.encode(found.record("1000000000000001"))))
+        again = HeldWindow(HELD.decode(HELD.encode(found.record("1000000000000001"))))
         assert again.withheld(there) == found.withheld(there)
 
 
@@ -59,7 +59,7 @@ def test_what_is_released_from_the_oldest_on_is_told_by_one_number(page: int) ->
 
 def test_what_was_released_with_held_ones_between_takes_no_more_room_once_it_is_received() -> None:
     there = publications()
-    found: Window | None = window().releasing(list(there)[::2], there)
+    found: HeldWindow | None = window().releasing(list(there)[::2], there)
     assert found is not None
     most = numbers(found)
     for order in list(there)[::2]:
