@@ -8,11 +8,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help venv demo test test-all test-rest clients resend torture soak campaign simulate simulate-faults faults fuzz bench dist lint audit format clean
+.PHONY: help venv demo test test-all test-rest test-faults clients resend torture soak campaign simulate simulate-faults faults fuzz bench dist lint audit format clean
 
 help:
 	@echo "make demo      the main job on 336,776 real flights, with a kill, a recovery and a report"
 	@echo "make test      the tests; PYTHON=python3.13 with another interpreter, in an environment of its own"
+	@echo "make test-faults  makes each deliberate fault, and says which of the tests nearest to it finds it: FAULT=name for one, ARGS=--list"
 	@echo "make campaign  the long campaigns: many seeds, many kills"
 	@echo "make simulate  worlds made from seeds, with crashes and faults: SEEDS=n, WORLD=engine, threads, broker or backup, FIRST=seed"
 	@echo "make simulate-faults  faults made on purpose, to see that the simulation finds each of them"
@@ -21,7 +22,7 @@ help:
 	@echo "make resend    writers with threads, killed, killed again at their start, sending again: RUNS=n"
 	@echo "make torture   real brokers and clients, killed, stopped, overtaken, without room: MINUTES=n, ARGS=\"--seed n\""
 	@echo "make soak      real load for MINUTES=n, with memory, descriptors, threads and files watched"
-	@echo "make clients   the test suites of foreign STOMP clients, in SUITES=DIR (docs/foreign-clients.md)"
+	@echo "make clients   the test suites of foreign STOMP clients, in SUITES=DIR (docs/reference/stomp-clients.md)"
 	@echo "make bench     the benchmarks, as a table; ARGS=--quick for a look"
 	@echo "make dist      sdist and wheel into dist/, the wheel tried in an empty environment of each interpreter that is there"
 	@echo "make lint      format, lint, types and layers, checked"
@@ -44,7 +45,7 @@ demo: $(READY)
 	$(BIN)/oms demo
 
 # The tests start hundreds of processes. Where the environment forbids to keep bytecode, each would compile us anew.
-test test-all test-rest campaign: export PYTHONDONTWRITEBYTECODE :=
+test test-all test-rest test-faults campaign: export PYTHONDONTWRITEBYTECODE :=
 
 # A processor takes a whole file, for what its tests share; the order of the files is that of tests/long_files.py.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
@@ -56,6 +57,9 @@ test-all: $(READY)
 
 test-rest: $(READY)
 	$(PYTEST) -m "whole and not slow" $(ARGS)
+
+test-faults: $(READY)
+	$(BIN)/python -m tests.planted $(FAULT) $(ARGS)
 
 campaign: $(READY)
 	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0 $(ARGS)

@@ -1,7 +1,7 @@
 """The values of the broker's records as Arrow columns: heads and texts of a whole batch at once. No Spark here.
 
 What is no record of its kind, which any program can put under a key that begins like the broker's, is null in every
-column. `broker/RECORDS.md` describes the bytes, `broker/records.py` has their layouts.
+column. `docs/reference/broker-records.md` describes the bytes, `broker/records.py` has their layouts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

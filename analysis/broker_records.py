@@ -4,8 +4,8 @@ Made from the operations on keys with their values, in bulk:
 
     keyed = spark.read.format("omsjournal").option("operation", "PUT,DROP").option("payload", "true").load(path)
 
-A value that is no record, though its key begins like one, has null in all fields. `broker/RECORDS.md` says
-what the fields mean.
+A value that is no record, though its key begins like one, has null in all fields.
+`docs/reference/broker-records.md` says what the fields mean.
 """
 
 from collections.abc import Iterator, Sequence

@@ -126,7 +126,7 @@ def subscribers(keyed: DataFrame, published: DataFrame, *, now: datetime | None 
 
 
 def _is_in(numbers: str, number: Column) -> Column:
-    """Say whether a number is in one of the ranges (`broker/RECORDS.md`): their ends, with 2^63 added, are negative."""
+    """Say whether a number is in one of the ranges: their ends, with 2^63 added, are negative (broker-records.md)."""
     next_ = F.get(F.filter(numbers, lambda each: each.bitwiseAND(_LONG_MAX) >= number), F.lit(0))
     return F.coalesce((next_ < 0) | (next_ == number), F.lit(False))
 

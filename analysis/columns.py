@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from oms_journal.analysis.schema import TIME, TIME_MAX, TIME_MIN, arrow_schema
 from oms_journal.journal.format.contents import Contents
-from oms_journal.journal.format.footer import Columns as FooterColumns
+from oms_journal.journal.format.footer import FooterColumns
 from oms_journal.journal.format.records import MOVED
 from oms_journal.journal.operations import Operation
 

@@ -17,6 +17,7 @@ from oms_journal.analysis.schema import DAMAGE, arrow_schema
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, JournalError
 from oms_journal.journal.format import contents as journal_contents
+from oms_journal.journal.format.records import decode_low_water
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import LOW_WATER_KEY
 
@@ -127,7 +128,5 @@ def _low_water(one: Surveyed, enough: int) -> int:
         if mark > enough:
             break
         with opened(part.storage.disk(), part, is_thorough=True) as reading:
-            value = reading.contents.value_head(LOW_WATER_KEY)
-        if value is not None and len(value) == 8:
-            mark = max(mark, int.from_bytes(value, "little"))
+            mark = max(mark, decode_low_water(reading.contents.value_head(LOW_WATER_KEY)))
     return mark

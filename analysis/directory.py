@@ -16,17 +16,17 @@ from oms_journal.analysis.storage import Location
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, NotThisDatabase
-from oms_journal.journal.format.headers import ALIGNMENT_MIN, FileHeader, Previous
+from oms_journal.journal.format.headers import ALIGNMENT_MIN, Ending, FileHeader
 from oms_journal.journal.names import SEQUENCE_MAX, ArchiveName, DataFileName
 from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.journal.reading.neighbours import (
     beginnings,
+    files_of_passed_owners,
+    foreign_header,
     is_its_own,
     is_moved_away,
-    late_files,
     next_commit,
     promised_files,
-    stranger,
     unnamed_files,
 )
 
@@ -64,7 +64,7 @@ class _File:
     header: FileHeader | None
     is_rotted: bool
     failure: str = ""
-    stranger: FileHeader | None = None  # the header of another file, where its own should be
+    foreign_header: FileHeader | None = None  # the header of another file, where its own should be
 
     @property
     def owner(self) -> int:
@@ -114,7 +114,7 @@ def late_archives(location: Location) -> set[str]:
     return {
         name
         for name in archives
-        if files[name].stranger is not None or _is_late(files[name].header, sequence_of(name), headers)
+        if files[name].foreign_header is not None or _is_late(files[name].header, sequence_of(name), headers)
     }
 
 
@@ -125,7 +125,7 @@ def _is_late(header: FileHeader | None, sequence: int, headers: Mapping[int, Fil
         return False  # the archive of a repair: the file is there, without what was bad
     if now is not None and now.owner > header.owner:
         return True  # its number was given to a file of a later owner
-    return sequence in late_files({**headers, sequence: header})
+    return sequence in files_of_passed_owners({**headers, sequence: header})
 
 
 def sequence_of(name: str) -> int:
@@ -170,14 +170,14 @@ def _read_header(disk: Disk, path: Path) -> _File:
         return _File(path, 0, None, is_rotted=False, failure=str(DiskError(path, failure, "read")))
     header = best if isinstance(best, FileHeader) else None
     if header is not None and header.sequence != sequence_of(path.name):
-        return _File(path, size, None, is_rotted=False, stranger=header)
+        return _File(path, size, None, is_rotted=False, foreign_header=header)
     return _File(path, size, header, is_rotted=any(copy != header for copy in copies))
 
 
 def _refuse_strangers(files: Iterable[_File]) -> None:
     for file in files:
-        if file.stranger is not None:
-            its_name = DataFileName(file.stranger.sequence)
+        if file.foreign_header is not None:
+            its_name = DataFileName(file.foreign_header.sequence)
             raise NotThisDatabase(
                 f"{file.path} is {its_name} under another name: give it its own name, or move it away"
             )
@@ -192,7 +192,7 @@ class _Headers:
     is_retained: bool
     files: Mapping[int, _File]  # data files, by sequence
     kept: Mapping[int, FileHeader]  # those that a former owner did not write when the directory was another's
-    named: Mapping[int, tuple[Previous, int]]  # how files ended, and which later one says so
+    named: Mapping[int, tuple[Ending, int]]  # how files ended, and which later one says so
     promised: Mapping[int, int]  # identities of files that the footer before them tells of
     unnamed: Collection[int]  # those that must have been begun, though no other names them
     newest: FileHeader | None
@@ -204,7 +204,7 @@ def _surveyed(location: Location, asked: set[str], files: Mapping[str, _File], k
     headers = {sequence: file.header for sequence, file in data_files.items() if file.header is not None}
     archived = [file.header for name, file in files.items() if file.header is not None and _is_archive(name)]
     every = [*headers.values(), *archived]
-    late = late_files({sequence: file.header for sequence, file in data_files.items()})
+    late = files_of_passed_owners({sequence: file.header for sequence, file in data_files.items()})
     kept = {sequence: header for sequence, header in headers.items() if sequence not in late}
     low_water = max((header.low_water for header in kept.values()), default=0)
     _check_lineage([(sequence_of(name), file.header) for name, file in files.items()], location, low_water)
@@ -305,7 +305,7 @@ def _check_lineage(headers: Sequence[tuple[int, FileHeader | None]], location: L
         disk = location.storage.disk()
         return sequence >= low_water and is_its_own(disk, location.directory, (header for _, header in headers))
 
-    found = stranger(headers, may_be_lost)
+    found = foreign_header(headers, may_be_lost)
     if found is not None:
         databases = " and ".join(sorted({one.database.hex() for _, one in headers if one is not None}))
         raise NotThisDatabase(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oms_journal.analysis.storage import Storage
-from oms_journal.journal.format.headers import ALIGNMENT_MIN, FileHeader, Previous
+from oms_journal.journal.format.headers import ALIGNMENT_MIN, Ending, FileHeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class FilePart:
     database: str  # 32 hexadecimal digits: of the directory, also for files of the one it was restored from; "" unknown
     header: FileHeader | None = None
     is_rotted: bool = False  # not both copies of the header are good
-    named: Previous | None = None  # how it ended, as its successor's header says
+    named: Ending | None = None  # how it ended, as its successor's header says
     identity: int | None = None  # as its header or a neighbour says
     others: tuple[tuple[int, int], ...] = ()  # (first commit, identity) of the others, where nobody tells its own
     next_commit: int = 0  # likewise: no commit before the file before it was as high

@@ -12,17 +12,16 @@ from oms_journal.analysis.judgement import DAMAGED, damage, payload_reason
 from oms_journal.analysis.parts import Damage
 from oms_journal.analysis.reading import Reading
 from oms_journal.analysis.schema import TEXTS
-from oms_journal.journal.format.frames import FRAME_SIZE
+from oms_journal.journal.format.frames import FRAME_META_AT, FRAME_SIZE
 from oms_journal.journal.format.headers import xxh3
-from oms_journal.journal.format.records import PROPERTIES, RECORD, BadRecord, decode_properties, decode_records
+from oms_journal.journal.format.records import PROPERTIES, RECORD_PARTS_AT, BadRecord, decode_properties, decode_records
 from oms_journal.journal.operations import Operation
 
 PAYLOAD, PROPERTY_MAP = "payload", "properties"  # the columns that are made here
 RUN_BYTES_MAX = 32 << 20  # read at once, unless one message is larger
 HOLE_BYTES_MAX = 64 << 10  # read along rather than skipped
-_META_AT = 12  # where in a frame the size of its records stands, 4 bytes
 _NONE: dict[str, str] = {}  # the properties of a message without any
-_CHECKSUM_AT = FRAME_SIZE + RECORD.size  # where in a frame the checksum of its first record's first message stands
+_CHECKSUM_AT = FRAME_SIZE + RECORD_PARTS_AT  # where in a frame the checksum of its first record's first message stands
 
 
 Objects = npt.NDArray[np.object_]
@@ -96,7 +95,7 @@ class Payloads:
         """Put what is good of a run of messages into its place, and report what is not."""
         columns = self._reading.contents.columns
         frames = self._frames[self._frame[run.rows]] - run.start
-        metas = _words(run.data, "<u4", frames + _META_AT).astype(np.int64)
+        metas = _words(run.data, "<u4", frames + FRAME_META_AT).astype(np.int64)
         starts = frames + FRAME_SIZE + metas + self._inside[run.rows]
         splits = starts + columns["properties"][run.rows]
         stops = splits + columns["size"][run.rows]

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from bench import machine, spark, table
 from bench.broker import restart, stomp, takeover, units
-from bench.engine import beside, commits, cost, growth, memory, reopening, verifying
-from bench.engine import reopening as starting
+from bench.engine import beside, commits, cost, growth, memory, opening, verifying
 from bench.measure import Row, Settings
 from bench.raw import sync_seconds
 
@@ -28,13 +27,13 @@ PARTS: dict[str, dict[str, Group]] = {
         "asyncio": commits.tasks,
         "threads": commits.threads,
         "add-many": commits.add_many,
-        "reopen": reopening.reopen,
+        "reopen": opening.reopen,
         "memory": memory.memory,
         "beside": beside.beside,
         "deliver": commits.deliver,
-        "roll": starting.roll,
-        "start": starting.start,
-        "import": starting.imports,
+        "roll": opening.roll,
+        "start": opening.start,
+        "import": opening.imports,
         "verify": verifying.verify,
     },
     "broker": {

@@ -1,6 +1,6 @@
 """The names of the queues that a broker's messages lie in, made and parsed. Imports nothing of the broker.
 
-RECORDS.md says which queue holds what.
+docs/reference/broker-records.md says which queue holds what.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,8 @@
 """The broker's keyed state as bytes: what is kept under which key, and how it is read. Imports nothing of the broker.
 
 A record is the value of a key: a head of fixed width, so that a million of them are columns at once,
-and behind it the texts, each one byte of length and so many bytes of UTF-8. RECORDS.md lists the keys and
-says what every field means; a test compares it with what is here.
+and behind it the texts, each one byte of length and so many bytes of UTF-8.
+docs/reference/broker-records.md lists the keys and says what every field means; a test compares it with what is here.
 
 Times are microseconds since 1970 UTC; what is called a clock, `ends` and `back` are on the pseudo-clock,
 in microseconds, 0 for never; lifetimes are seconds, 0 for no end. An identifier is 16 hexadecimal digits,

@@ -27,7 +27,7 @@ _WORD = re.compile(r"[^\[\] .]+")  # the first of a metavar
 _NEGATIVE = re.compile(r"-[0-9.]+")
 
 
-class Kind(NamedTuple):
+class ArgumentKind(NamedTuple):
     """What an argument may be: a type, its bounds, and how the command names it."""
 
     name: str
@@ -180,7 +180,7 @@ def _text_of(wrong: typer.TyperException, command: Any, ctx: Any, line: Sequence
     return theirs.removesuffix(".")
 
 
-def _no_option(option: str, kinds: Iterable[Kind], command: Any, line: Sequence[str]) -> str:
+def _no_option(option: str, kinds: Iterable[ArgumentKind], command: Any, line: Sequence[str]) -> str:
     """Say that there is no such option: perhaps a negative number where a number goes."""
     came = next((text for text in line if text.startswith(option)), option).partition("=")[0]
     arguments = [kind for kind in kinds if not kind.is_option]
@@ -212,7 +212,7 @@ def _check_values(command: Any, ctx: Any, line: Sequence[str]) -> None:
             raise Usage(kind.refusal(text, variable) + _see(ctx))
 
 
-def _values(command: Any, ctx: Any, line: Sequence[str]) -> Iterator[tuple[Kind, str, str | None]]:
+def _values(command: Any, ctx: Any, line: Sequence[str]) -> Iterator[tuple[ArgumentKind, str, str | None]]:
     """Yield each value with its kind, and the variable of the environment that gave it."""
     found, _ = _parsed(command, ctx, line)
     for name, kind in _kinds(command).items():
@@ -230,7 +230,7 @@ def _parsed(command: Any, ctx: Any, line: Sequence[str]) -> tuple[dict[str, Any]
     return found, left
 
 
-def _kinds(command: Any) -> dict[str, Kind]:
+def _kinds(command: Any) -> dict[str, ArgumentKind]:
     """Return what each argument of the command may be, by its parameter's name."""
     if command.callback is None:
         return {}
@@ -243,14 +243,14 @@ def _kinds(command: Any) -> dict[str, Kind]:
     }
 
 
-def _kind(param: Any, annotation: Any, said: Any) -> Kind:
+def _kind(param: Any, annotation: Any, said: Any) -> ArgumentKind:
     plain = [one for one in get_args(annotation) if one is not type(None)] or [annotation]
     type_ = get_args(plain[0])[0] if get_origin(plain[0]) is list else plain[0]
     is_option = param.param_type_name == "option"
     word = _WORD.search(said.metavar or str(param.name).upper())
     assert word is not None, "a name has characters"
     name = max(param.opts, key=len) if is_option else word[0]
-    return Kind(
+    return ArgumentKind(
         name,
         type_,
         low=said.min,

@@ -18,7 +18,7 @@ class Stopped(SystemExit):
 
 
 @contextmanager
-def stopping() -> Iterator[None]:
+def raise_on_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the block like Ctrl-C does: by an exception, so that it cleans up. Stopped."""
 
     def stop(number: int, _: FrameType | None) -> None:
@@ -41,8 +41,8 @@ def stopping() -> Iterator[None]:
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
-    """Let the block finish when Ctrl-C is pressed in it, or what `stopping` hears comes; the exception comes after."""
+def delay_signals() -> Iterator[None]:
+    """Let the block finish when Ctrl-C, or what `raise_on_signals` hears, comes in it; the exception comes after."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -80,7 +80,7 @@ class Ending:
 
 
 @contextmanager
-def ended_by(*numbers: signal.Signals) -> Iterator[Ending]:
+def watch_signals(*numbers: signal.Signals) -> Iterator[Ending]:
     """Let Ctrl-C and these signals ask for the end, instead of ending the block where it is."""
     ending = Ending()
     before = {number: signal.signal(number, ending.ask) for number in (signal.SIGINT, *numbers)}

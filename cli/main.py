@@ -12,61 +12,41 @@ from typing import Annotated, Any
 import typer
 
 from oms_journal.cli.arguments import Command, Group
-from oms_journal.cli.broker import users
 from oms_journal.cli.failures import ExitCode, Failure, Usage, meaning, tell
-from oms_journal.cli.history import dump
-from oms_journal.cli.messages import load, messages, receive, release, remove
 from oms_journal.cli.output import Notes
-from oms_journal.cli.store import inspect, repair
 from oms_journal.journal.errors import JournalError
 
-# Commands with a module of their own that is imported when the command is called.
-_LATE = {
-    "backup": ("oms_journal.cli.store.backup", "backup", "Back a database up into a directory, while it runs."),
-    "restore": (
-        "oms_journal.cli.store.restore",
-        "restore",
-        "Make a database from a backup, in a directory that is new.",
-    ),
-    "io-test": (
-        "oms_journal.cli.store.iotest",
-        "io_test",
-        "Measure how fast this directory's device makes bytes durable.",
-    ),
-    "demo": (
-        "oms_journal.cli.demo.flights.command",
-        "demo",
-        "Run the main job on 336,776 real flights, a kill included.",
-    ),
-    "analyze": (
-        "oms_journal.cli.history.analyze",
-        "analyze",
-        "Say what is stuck, slow, full or lost, as a page and tables.",
-    ),
-    "export": (
-        "oms_journal.cli.history.export",
-        "export",
-        "Write sealed data files as Parquet, for DuckDB, Polars, pandas.",
-    ),
-    "estimate": (
-        "oms_journal.cli.store.estimate",
-        "estimate",
-        "Say how much disk and memory a load of units of work takes.",
-    ),
-    "chess": (
-        "oms_journal.cli.demo.chess.command",
-        "chess",
-        "Play chess by mail over a broker: a whole game, with kills.",
-    ),
-    "serve": ("oms_journal.cli.broker.serve", "serve", "Serve programs over STOMP and HTTP until it is told to stop."),
-    "info": ("oms_journal.cli.broker.queries", "information", "Show what a running broker knows."),
-    "cmd": ("oms_journal.cli.broker.command", "command", "Give a running broker a command."),
-    "top": ("oms_journal.cli.broker.top", "top", "Watch a running broker."),
-    "attributes": (
-        "oms_journal.cli.broker.attributes",
-        "attributes",
-        "Check a broker's attribute file, show the values that count.",
-    ),
+# The commands as they are listed: each name, the module of ours that is imported when it is called, and its function
+# there. Until then its line is all there is of it.
+COMMANDS = {
+    "load": ("messages.load", "load", "Add each line, object or row of FILE as a message, durably."),
+    "send": ("messages.messages", "send", "Add one message to a queue, durably, and print its number."),
+    "receive": ("messages.receive", "receive", "Take messages in order: print each, then mark it delivered."),
+    "list": ("messages.messages", "list_messages", "Show the queues, or the undelivered messages of one."),
+    "show": ("messages.messages", "show", "Show one undelivered message: place, properties, payload."),
+    "dump": ("history.dump", "dump", "Print every operation in the journal, in order."),
+    "stats": ("store.inspect", "stats", "Show files, bytes, queues, and what pins the oldest file."),
+    "explain": ("store.inspect", "explain", "Say why each data file is still there, and what could go."),
+    "delete": ("messages.remove", "delete", "Delete undelivered messages, by number or queue, after asking."),
+    "drop": ("messages.remove", "drop", "Drop a key and its value, after asking."),
+    "release": ("messages.release", "release", "Release what is held back, or discard it, after asking."),
+    "verify": ("store.inspect", "verify", "Say whether each data file is clean, torn or damaged."),
+    "recover": ("store.repair", "recover", "Repair what is torn or damaged, and report what was lost."),
+    "cleanup": ("store.repair", "cleanup", "Delete the oldest data files that nothing needs any more."),
+    "backup": ("store.backup", "backup", "Back a database up into a directory, while it runs."),
+    "restore": ("store.restore", "restore", "Make a database from a backup, in a directory that is new."),
+    "io-test": ("store.iotest", "io_test", "Measure how fast this directory's device makes bytes durable."),
+    "demo": ("demo.flights.command", "demo", "Run the main job on 336,776 real flights, a kill included."),
+    "analyze": ("history.analyze", "analyze", "Say what is stuck, slow, full or lost, as a page and tables."),
+    "export": ("history.export", "export", "Write sealed data files as Parquet, for DuckDB, Polars, pandas."),
+    "estimate": ("store.estimate", "estimate", "Say how much disk and memory a load of units of work takes."),
+    "chess": ("demo.chess.command", "chess", "Play chess by mail over a broker: a whole game, with kills."),
+    "serve": ("broker.serve", "serve", "Serve programs over STOMP and HTTP until it is told to stop."),
+    "info": ("broker.queries", "query", "Show what a running broker knows."),
+    "cmd": ("broker.command", "command", "Give a running broker a command."),
+    "top": ("broker.top", "top", "Watch a running broker."),
+    "attributes": ("broker.attributes", "attributes", "Check a broker's attribute file, show the values that count."),
+    "user": ("broker.users", "user", "Say who may log on to a server, and may do what."),
 }
 
 
@@ -83,7 +63,7 @@ class Oms(Group):
         arguments = list(sys.argv[1:] if args is None else args)
         Notes.as_json = "--json" in arguments
         named["standalone_mode"] = False
-        sys.exit(_ended(lambda: super(Oms, self).main(arguments, *rest, **named), as_json=Notes.as_json))
+        sys.exit(_exit_code(lambda: super(Oms, self).main(arguments, *rest, **named), as_json=Notes.as_json))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; output whose reader has gone ends it without a word."""
@@ -101,23 +81,26 @@ class Oms(Group):
         return value
 
 
-class Late(Command):
-    """A command that is imported when it is called; until then its name and help are all there is."""
+class LazyCommand(Command):
+    """A command that is imported when it is called; until then its name and its line in the list are all there is."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Return the context of the imported command."""
         assert self.name is not None
-        return _imported(self.name).make_context(info_name, args, parent=parent, **extra)
+        return _import_command(self.name).make_context(info_name, args, parent=parent, **extra)
 
 
-def _imported(name: str) -> Any:
-    module_name, function_name, _ = _LATE[name]
+def _import_command(name: str) -> Any:
+    module, function, _ = COMMANDS[name]
+    found = getattr(import_module(f"oms_journal.cli.{module}"), function)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_command(found)
     alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-    alone.command(name, cls=Command)(getattr(import_module(module_name), function_name))
+    alone.command(name, cls=Command)(found)
     return typer.main.get_command(alone)
 
 
-def _ended(run: Callable[[], Any], *, as_json: bool) -> int:
+def _exit_code(run: Callable[[], Any], *, as_json: bool) -> int:
     """Return the exit code, having said on stderr why, if it is a failure."""
     try:
         _check_streams()
@@ -201,23 +184,8 @@ def oms(
         raise typer.Exit(ExitCode.USAGE)
 
 
-app.command(cls=Command)(load.load)
-app.command(cls=Command)(messages.send)
-app.command(cls=Command)(receive.receive)
-app.command("list", cls=Command)(messages.list_messages)
-app.command(cls=Command)(messages.show)
-app.command(cls=Command)(dump.dump)
-app.command(cls=Command)(inspect.stats)
-app.command(cls=Command)(inspect.explain)
-app.command(cls=Command)(remove.delete)
-app.command(cls=Command)(remove.drop)
-app.command(cls=Command)(release.release)
-app.command(cls=Command)(inspect.verify)
-app.command(cls=Command)(repair.recover)
-app.command(cls=Command)(repair.cleanup)
-app.add_typer(users.user, name="user", help="Say who may log on to a server, and may do what.")
-for _name, (_module, _function, _help) in _LATE.items():
-    app.command(_name, cls=Late, help=_help)(lambda: None)
+for _name, (_, _, _line) in COMMANDS.items():
+    app.command(_name, cls=LazyCommand, help=_line)(lambda: None)
 
 
 def main() -> None:

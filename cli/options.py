@@ -55,5 +55,13 @@ RetentionDirectory = Annotated[
     ),
 ]
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", show_default=False)]
+BrokerUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--broker",
+        metavar="URL",
+        help="A broker's HTTP address: QUEUE is one of its queues, or /service/CLASS/SERVER/SERVICE.",
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Say what would be done; change nothing.")]

@@ -4,10 +4,7 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:  # Rich is imported when the bar appears, not before
-    from rich.progress import Progress, TaskID
+from typing import Self
 
 PATIENCE_SECONDS = 0.6
 
@@ -24,9 +21,7 @@ class ProgressBar:
         self._is_bytes = is_bytes
         self._visible = sys.stderr.isatty()
         self._since = time.monotonic()
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
-        self._stage = ""
+        self._bar: _Bar | None = None
         self._turn = threading.RLock()
 
     def __enter__(self) -> Self:
@@ -35,8 +30,8 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        if self._bar is not None:
+            self._bar.stop()
 
     def __call__(self, stage: str, done: int, total: int, *, detail: str = "") -> None:
         """Show how far the stage is; a total of 0 is an unknown one. `detail` stands behind the stage's name."""
@@ -45,38 +40,47 @@ class ProgressBar:
                 self._show(stage, done, total, detail)
 
     def _show(self, stage: str, done: int, total: int, detail: str) -> None:
-        if self._progress is None:
+        if self._bar is None:
             if not self._is_long and time.monotonic() - self._since < PATIENCE_SECONDS:
                 return
-            self._progress = _bar(is_bytes=self._is_bytes)
-        if stage != self._stage or self._task is None:
-            if self._task is not None:
-                self._progress.remove_task(self._task)
+            self._bar = _Bar(stage, is_bytes=self._is_bytes)
+        self._bar.show(stage, done, total, detail)
+
+
+class _Bar:
+    """A bar on the terminal. Rich, which draws it, is imported when it appears, not before."""
+
+    def __init__(self, stage: str, *, is_bytes: bool) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            *([DownloadColumn(binary_units=True)] if is_bytes else []),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._progress.start()
+        self._stage = stage
+        self._task = self._progress.add_task(stage, total=None)
+
+    def show(self, stage: str, done: int, total: int, detail: str) -> None:
+        if stage != self._stage:
+            self._progress.remove_task(self._task)
             self._task = self._progress.add_task(stage, total=total or None)
             self._stage = stage
         text = f"{stage} {detail}".rstrip()
         self._progress.update(self._task, description=text, completed=done, total=total or None)
 
-
-def _bar(*, is_bytes: bool) -> "Progress":
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        TaskProgressColumn(),
-        *([DownloadColumn(binary_units=True)] if is_bytes else []),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    bar.start()
-    return bar
+    def stop(self) -> None:
+        self._progress.stop()

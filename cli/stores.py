@@ -7,29 +7,30 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from oms_journal.broker.records import MASTER, MASTER_KEY, RecordError
+from oms_journal.broker.store.start import LOADING_KEY
 from oms_journal.cli.failures import Usage
 from oms_journal.cli.output import counted, note
 from oms_journal.cli.progress import ProgressBar
+from oms_journal.database.database import MessageDatabase
+from oms_journal.database.lookup import look_up
+from oms_journal.database.options import ENVIRONMENT, Options
+from oms_journal.database.view import DatabaseView
+from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DatabaseLocked, DiskError, NotADatabase
-
-if TYPE_CHECKING:  # the engine is imported when a command needs it, so that --help does not wait for it
-    from oms_journal.database.database import MessageDatabase
-    from oms_journal.database.options import Options
-    from oms_journal.database.view import DatabaseView
-    from oms_journal.journal.reading.message import Message
-    from oms_journal.recovery.report import RecoveryReport
+from oms_journal.journal.reading.message import Message
+from oms_journal.recovery.place import check_database
+from oms_journal.recovery.report import RecoveryReport
 
 T = TypeVar("T")
 HOW = "--spool DIR or SPOOL_DIRECTORY"  # a directory is given
 RETRY_SECONDS = 0.05
 
 
-def engine_options(**named: Any) -> "Options":
+def engine_options(**named: Any) -> Options:
     """Return the engine's options: what was named, else the environment, else the defaults."""
-    from oms_journal.database.options import ENVIRONMENT, Options
-
     given = {name: value for name, value in named.items() if value is not None}
     said = {variable: os.environ[variable] for variable in ENVIRONMENT if os.environ.get(variable)}
     for name, value in given.items():
@@ -44,8 +45,6 @@ def engine_options(**named: Any) -> "Options":
 
 def check_option(label: str, name: str, value: object, made: Callable[[], object] | None = None) -> None:
     """Usage where the value of an option of the engine is refused, by the name and the value that its giver knows."""
-    from oms_journal.database.options import Options
-
     try:
         Options.of(**{name: value}) if made is None else made()
     except ValueError as failure:
@@ -59,7 +58,7 @@ def check_option(label: str, name: str, value: object, made: Callable[[], object
 @contextmanager
 def database(
     spool: Path, *, begins: bool = False, repairs: bool = False, wait_seconds: float = 0.0, **named: Any
-) -> Iterator["MessageDatabase"]:
+) -> Iterator[MessageDatabase]:
     """Open the database with the lock, say what its recovery found, and close it at the end.
 
     Usage where there is none, unless the command `begins` one, and where it is a broker's, unless it only `repairs` it.
@@ -69,18 +68,15 @@ def database(
     elif spool.exists() and not spool.is_dir():
         raise Usage(f"{spool} is not a directory; give one with {HOW}")
     options = engine_options(**named)
-    with listening(), _opened(spool, options, wait_seconds) as db:
+    with show_warnings(), _opened(spool, options, wait_seconds) as db:
         tell_recovery(db.recovery)
         if not repairs:
             _check_is_nobodys(db, spool)
         yield db
 
 
-def _check_is_nobodys(db: "MessageDatabase", spool: Path) -> None:
+def _check_is_nobodys(db: MessageDatabase, spool: Path) -> None:
     """Raise Usage where the messages belong to a broker: its records would not fit them any more."""
-    from oms_journal.broker.records import MASTER, MASTER_KEY, RecordError
-    from oms_journal.broker.store.start import LOADING_KEY
-
     if db.get(LOADING_KEY) is not None:
         raise Usage(f"{spool} holds a broker's store whose load is not finished: repeat it; nothing was changed")
     value = db.get(MASTER_KEY)
@@ -98,10 +94,9 @@ def _check_is_nobodys(db: "MessageDatabase", spool: Path) -> None:
     )
 
 
-def _opened(spool: Path, options: "Options", wait_seconds: float) -> "MessageDatabase":
-    from oms_journal.database.database import MessageDatabase
+def _opened(spool: Path, options: Options, wait_seconds: float) -> MessageDatabase:
 
-    def opened() -> "MessageDatabase":
+    def opened() -> MessageDatabase:
         with ProgressBar() as progress:
             return MessageDatabase.open(spool, options=options, progress=progress)
 
@@ -121,32 +116,27 @@ def waited_for(opening: Callable[[], T], wait_seconds: float, is_locked: Callabl
 
 
 @contextmanager
-def view(spool: Path) -> Iterator["DatabaseView"]:
+def view(spool: Path) -> Iterator[DatabaseView]:
     """Open the database for looking: no lock, nothing is changed, it may be running."""
     require(spool)
-    from oms_journal.database.view import DatabaseView
 
-    with listening():
+    with show_warnings():
         with ProgressBar() as progress:
             looking = DatabaseView.open(spool, progress=progress)
         with looking:
             yield looking
 
 
-def looked_up(spool: Path, number: int) -> "Message":
+def looked_up(spool: Path, number: int) -> Message:
     """Return one undelivered message, found by the index file where there is one: no lock, nothing is changed."""
     require(spool)
-    from oms_journal.database.lookup import look_up
 
-    with listening():
+    with show_warnings():
         return look_up(spool, number)
 
 
 def require(directory: Path, *, how: str = HOW) -> None:
     """Return where the directory holds a database. Usage where it does not, with `how` the right one is given."""
-    from oms_journal.journal.disk import RealDisk
-    from oms_journal.recovery.place import check_database
-
     advice = f"give the right one with {how}"
     try:
         check_database(RealDisk(), directory)
@@ -166,7 +156,7 @@ def require_any(paths: Sequence[str]) -> None:
         raise Usage(f"{paths[0]} holds no message database; give the right one with PATH")
 
 
-def tell_recovery(report: "RecoveryReport") -> None:
+def tell_recovery(report: RecoveryReport) -> None:
     """Say on stderr what the opening had to repair: an operator must hear of a loss."""
     for file in report.files:
         if file.verdict != "clean":
@@ -185,7 +175,7 @@ class _ToStandardError(logging.Handler):
 
 
 @contextmanager
-def listening() -> Iterator[None]:
+def show_warnings() -> Iterator[None]:
     """Make the engine's warnings visible while a database is open."""
     log = logging.getLogger("oms")
     listener = _ToStandardError(logging.WARNING)

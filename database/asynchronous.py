@@ -43,7 +43,7 @@ from oms_journal.database.drafting import first_number, number_range, removed_co
 from oms_journal.database.ledger import StaleDraft
 from oms_journal.database.options import NamedOptions, Options
 from oms_journal.database.stats import CleanupReport, FileExplanation, Stats
-from oms_journal.journal.background import courteous
+from oms_journal.journal.background import yielding
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DatabaseClosed, JournalError
 from oms_journal.journal.operations import Operation
@@ -214,7 +214,7 @@ class LoopCommit:
 
     def _lead_in_thread(self) -> None:
         # Else a busy loop keeps the interpreter for long behind the sync, and the callers wait.
-        with courteous():
+        with yielding():
             self._lead_measured()
 
     def _lead_measured(self) -> None:
@@ -465,6 +465,10 @@ class AsyncMessageDatabase:
     def undelivered_count(self, queue: str | None = None) -> int:
         """Return how many messages of a queue, or of all, are undelivered. Not awaited: it is in memory."""
         return self._database.undelivered_count(queue)
+
+    def numbers(self, queue: str | None = None) -> Iterator[int]:
+        """Yield the numbers of the undelivered messages of a queue, or of all, in order. Not awaited: from memory."""
+        return self._database.numbers(queue)
 
     def queues(self) -> dict[str, int]:
         """Return how many messages are undelivered in every queue that has any. Not awaited: it is in memory."""

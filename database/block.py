@@ -13,14 +13,14 @@ import numpy as np
 
 from oms_journal.database.arguments import Number, Payload, message_number, message_numbers, shown
 from oms_journal.database.encode import Encoder, NewMessage
-from oms_journal.database.ledger import Effect, Run
+from oms_journal.database.ledger import IndexChanges, Run
 from oms_journal.index.duplicates import Scope, digest
 from oms_journal.index.table import NUMBER_MAX
 from oms_journal.journal.errors import DuplicateConflict, InvalidName, NotUndelivered, OutsideBlock
 from oms_journal.journal.format.headers import xxh3
-from oms_journal.journal.format.records import WHOLE_COMMIT, Numbers
+from oms_journal.journal.format.records import NUMBER, WHOLE_COMMIT, Added, Numbers
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import NUMBER, Added, Composer, Draft
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 
 
 class NewValue(NamedTuple):
@@ -54,7 +54,7 @@ class Operations:
 
     def compose(self) -> Draft:
         """Return the draft; LimitExceeded when it is too much for one commit."""
-        composer = Composer()
+        composer = CommitBuilder()
         runs = self._compose_adds(composer)
         removed = list(self.gone)
         for (kind, queue), numbers in self._removals().items():
@@ -68,7 +68,7 @@ class Operations:
                 self._check_numbers(value)
                 composer.put(key, value.data, numbers_at=value.numbers_at)
         draft = composer.draft()
-        draft.effect = Effect(
+        draft.effect = IndexChanges(
             runs=runs,
             removed=_ascending(removed) if removed else None,
             is_strict=True,
@@ -93,7 +93,7 @@ class Operations:
                     f"and the commit adds {len(self.messages)} messages"
                 )
 
-    def _compose_adds(self, composer: Composer) -> list[Run]:
+    def _compose_adds(self, composer: CommitBuilder) -> list[Run]:
         runs = []
         for start, end in self._runs():
             part = self.messages[start:end]

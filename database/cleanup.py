@@ -41,33 +41,32 @@ from oms_journal.database.compaction import (
     plan_compaction,
     plan_unpinning,
 )
-from oms_journal.database.holds import Holding
-from oms_journal.database.ledger import Effect, StaleDraft
+from oms_journal.database.holds import Holds
+from oms_journal.database.ledger import IndexChanges, StaleDraft
 from oms_journal.database.options import Options
-from oms_journal.database.questions import Look, data_sequences, file_facts, find, held_count
+from oms_journal.database.queries import DatabaseState, find, held_count
 from oms_journal.database.reading import read_many, read_value
-from oms_journal.database.stats import CleanupReport
+from oms_journal.database.stats import CleanupReport, data_sequences, file_facts
 from oms_journal.index.duplicates import KEY_PREFIX, carried
 from oms_journal.index.keyed import Version
-from oms_journal.index.table import Place
+from oms_journal.index.table import MessageLocation
 from oms_journal.journal import names
-from oms_journal.journal.background import courteous
+from oms_journal.journal.background import yielding
 from oms_journal.journal.disk import NO_LINKS, Disk
 from oms_journal.journal.errors import DiskError, DiskFull, MessageDamaged
+from oms_journal.journal.files import are_same, build, copy
 from oms_journal.journal.format.headers import FileHeader
-from oms_journal.journal.format.records import MOVED, encode_properties
+from oms_journal.journal.format.records import MOVED, Added, encode_low_water, encode_properties
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import LOW_WATER_KEY
 from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.journal.reading.message import Message
-from oms_journal.journal.reading.neighbours import late_files, splits
+from oms_journal.journal.reading.neighbours import files_of_passed_owners, splits
 from oms_journal.journal.reserve import NO_SPACE
-from oms_journal.journal.writing.draft import Added, Composer, Draft
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 from oms_journal.journal.writing.log import Journal
 from oms_journal.recovery.report import Verdict
-from oms_journal.recovery.startup import Started
-
-COPY_BYTES = 1 << 20
+from oms_journal.recovery.startup import StartResult
 
 
 class Retention:
@@ -112,33 +111,17 @@ class Retention:
     def _is_same(self, path: Path, target: Path) -> bool:
         one, other = self._disk.open(path), self._disk.open(target)
         try:
-            size = one.size()
-            return size == other.size() and all(
-                one.read(COPY_BYTES, at) == other.read(COPY_BYTES, at) for at in range(0, size, COPY_BYTES)
-            )
+            return are_same(one, other)
         finally:
             one.close()
             other.close()
 
     def _copy(self, path: Path, target: Path) -> None:
-        unfinished = target.with_name(names.unfinished(target.name))
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.unlink(unfinished)
-        source, copy = self._disk.open(path), self._disk.create(unfinished)
+        source = self._disk.open(path)
         try:
-            at = 0
-            while data := source.read(COPY_BYTES, at):
-                copy.write(data, at)
-                at += len(data)
-            copy.sync()
-        except OSError:
-            with contextlib.suppress(OSError):
-                self._disk.unlink(unfinished)  # what is there of it takes room for nothing
-            raise
+            build(self._disk, target, lambda file: copy(source, file, 0, source.size()))
         finally:
             source.close()
-            copy.close()
-        self._disk.rename(unfinished, target)
 
     def trim(self) -> list[str]:
         """Remove the oldest files beyond the bounds on age and bytes; return their names."""
@@ -185,12 +168,12 @@ IDLE_BYTES = 16 << 10  # an active file of fewer bytes is not worth a roll
 class CleanupContext:
     """What clean-up needs of a database."""
 
-    look: Callable[[], Look]
+    state: Callable[[], DatabaseState]
     write: Callable[[Draft], None]
-    holding: Holding
+    holding: Holds
     journal: Journal
     options: Options
-    started: Started  # whose the directory is, and of which databases the files are that were there
+    started: StartResult  # whose the directory is, and of which databases the files are that were there
 
     @property
     def database(self) -> bytes:
@@ -213,7 +196,7 @@ class Cleanup:
         """Clean up where it frees something worth a new data file; on a full disk more than pins is moved."""
         context = self._context
         with self._disk_errors():
-            facts = file_facts(context.look())
+            facts = file_facts(context.state())
             if self.is_cramped and self._is_sound():
                 gone = self._doomed(facts, compact=True)
                 if sum(fact.bytes - fact.kept_bytes - FILE_BYTES for fact in gone) > WORTH_BYTES:
@@ -232,11 +215,11 @@ class Cleanup:
         """Say whether the start found nothing damaged, and nothing is held back: then nothing has to stay."""
         report = self._context.started.report
         is_damaged = bool(report.lost) or any(file.verdict is Verdict.DAMAGED for file in report.files)
-        return not is_damaged and not held_count(self._context.look().ledger)
+        return not is_damaged and not held_count(self._context.state().ledger)
 
     def run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:
         """Clean up once; `compact` None means: by the option `compact_share`."""
-        with self._running, courteous(), self._disk_errors():
+        with self._running, yielding(), self._disk_errors():
             return self._run(compact=compact, dry_run=dry_run)
 
     def run_soon(self, patience_seconds: float) -> CleanupReport:
@@ -244,7 +227,7 @@ class Cleanup:
         if not self._running.acquire(timeout=patience_seconds):
             return CleanupReport()
         try:
-            with courteous(), self._disk_errors():
+            with yielding(), self._disk_errors():
                 return self._run(compact=False, dry_run=False)
         finally:
             self._running.release()
@@ -259,25 +242,25 @@ class Cleanup:
     def _run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:
         began = time.perf_counter()
         self._seal_all()  # so that every size is the true one
-        look = self._context.look()
+        state = self._context.state()
         is_pressed = bool(compact) and self._context.journal.is_full
-        facts = _with_active(file_facts(look), share=ASKED_SHARE if is_pressed else 0.0)
+        facts = _with_active(file_facts(state), share=ASKED_SHARE if is_pressed else 0.0)
         doomed = self._doomed(facts, compact=compact)
         if dry_run:
             return _report(doomed, began, dry_run=True)
-        if doomed and doomed[-1].sequence == look.active:
+        if doomed and doomed[-1].sequence == state.active:
             # Nothing may come into the active file before it goes; what has come meanwhile keeps it.
             self._context.journal.roll_at_next_commit()
-            self._context.write(Composer().draft())
+            self._context.write(CommitBuilder().draft())
             self._seal_all()
-            look = self._context.look()
-            doomed = self._doomed(file_facts(look), compact=compact)
+            state = self._context.state()
+            doomed = self._doomed(file_facts(state), compact=compact)
         if not doomed:
             return CleanupReport()
         report = CleanupReport()
-        for part in self._parts(doomed, look):
+        for part in self._parts(doomed, state):
             try:
-                done = self._let_go(part, look)
+                done = self._let_go(part, state)
             except DiskFull:
                 if not report.deleted and not report.moved:
                     raise
@@ -296,10 +279,10 @@ class Cleanup:
                 if failure.failure.errno not in NO_SPACE:
                     raise
 
-    def _parts(self, doomed: Sequence[FileFacts], look: Look) -> Iterator[Sequence[FileFacts]]:
+    def _parts(self, doomed: Sequence[FileFacts], state: DatabaseState) -> Iterator[Sequence[FileFacts]]:
         """Split the files so that what is moved of each part has room: all at once, where there is enough."""
         budget = self._context.options.max_data_file_size
-        if sum(fact.kept_bytes for fact in doomed) + budget <= look.disk.free_bytes(look.directory):
+        if sum(fact.kept_bytes for fact in doomed) + budget <= state.disk.free_bytes(state.directory):
             budget = sys.maxsize
         part: list[FileFacts] = []
         kept = 0
@@ -312,12 +295,12 @@ class Cleanup:
         if part:
             yield part
 
-    def _let_go(self, part: Sequence[FileFacts], look: Look) -> CleanupReport:
+    def _let_go(self, part: Sequence[FileFacts], state: DatabaseState) -> CleanupReport:
         """Move what is needed of some files, and let go of them."""
         self._context.journal.lend(sum(fact.kept_bytes for fact in part))
-        messages, keys, moved = self._move(part, look)
-        self._commit_mark(moved, look)
-        gone = self._remove(moved, look)
+        messages, keys, moved = self._move(part, state)
+        self._commit_mark(moved, state)
+        gone = self._remove(moved, state)
         count = len(gone.deleted) + len(gone.moved)
         return replace(
             gone,
@@ -361,9 +344,9 @@ class Cleanup:
 
         No more is read than may be moved in passing; the files behind that are left out.
         """
-        look = self._context.look()
-        with look.ledger.lock:
-            keys = look.ledger.index.keyed.in_files([fact.sequence for fact in facts if fact.live_keys])
+        state = self._context.state()
+        with state.ledger.lock:
+            keys = state.ledger.index.keyed.in_files([fact.sequence for fact in facts if fact.live_keys])
         weighed: list[FileFacts] = []
         kept = 0
         for fact in facts:
@@ -373,7 +356,7 @@ class Cleanup:
                 if kept + size > PINS_BYTES_MAX:
                     return weighed
                 try:
-                    found = self._value_in(key, fact.sequence, look)
+                    found = self._value_in(key, fact.sequence, state)
                 except MessageDamaged:
                     return weighed  # it cannot be moved
                 size += len(found[1]) if found is not None else 0
@@ -383,46 +366,46 @@ class Cleanup:
 
     # Moving.
 
-    def _move(self, doomed: Sequence[FileFacts], look: Look) -> tuple[int, int, list[FileFacts]]:
+    def _move(self, doomed: Sequence[FileFacts], state: DatabaseState) -> tuple[int, int, list[FileFacts]]:
         """Write again what is needed in the files; stop at the first one that cannot be copied whole."""
         messages = keys = 0
         done: list[FileFacts] = []
         for fact in doomed:
             if fact.is_needed:
                 try:
-                    messages += self._move_messages(fact.sequence, look)
-                    keys += self._move_keys(fact.sequence, look)
+                    messages += self._move_messages(fact.sequence, state)
+                    keys += self._move_keys(fact.sequence, state)
                 except MessageDamaged:
                     break
                 except DiskFull:
                     if not done:
                         raise
                     break
-            with look.ledger.lock:
-                if not look.ledger.index.is_free(fact.sequence):
+            with state.ledger.lock:
+                if not state.ledger.index.is_free(fact.sequence):
                     break  # no file goes that anything needs, whatever was planned
             done.append(fact)
         return messages, keys, done
 
-    def _move_messages(self, sequence: int, look: Look) -> int:
-        with look.ledger.lock:
-            places = list(look.ledger.index.table.in_file(sequence))
+    def _move_messages(self, sequence: int, state: DatabaseState) -> int:
+        with state.ledger.lock:
+            places = list(state.ledger.index.table.in_file(sequence))
         moved = 0
         for batch in _batches(places):
             began = time.perf_counter()
-            moved += self._move_batch([place.number for place in batch], sequence, look)
+            moved += self._move_batch([place.number for place in batch], sequence, state)
             self._context.options.sleep(min(0.05, time.perf_counter() - began))  # half the time is the commits' own
         return moved
 
-    def _move_batch(self, numbers: Sequence[int], sequence: int, look: Look) -> int:
+    def _move_batch(self, numbers: Sequence[int], sequence: int, state: DatabaseState) -> int:
         while True:
-            places = [place for number in numbers if (place := find(look.ledger, number)) is not None]
+            places = [place for number in numbers if (place := find(state.ledger, number)) is not None]
             mine = [(place.number, sequence, place.offset) for place in places if place.sequence == sequence]
             if not mine:
                 return 0
             numbers_, sequences, offsets = np.array(mine, np.int64).T
             wanted = [(numbers_, sequences, offsets)]
-            found = list(read_many(look.files, wanted, lambda number: find(look.ledger, number)))
+            found = list(read_many(state.files, wanted, lambda number: find(state.ledger, number)))
             for one in found:
                 if isinstance(one, MessageDamaged):
                     raise one
@@ -435,23 +418,23 @@ class Cleanup:
                 continue  # one of them was delivered meanwhile
             return len(messages)
 
-    def _move_keys(self, sequence: int, look: Look) -> int:
-        with look.ledger.lock:
-            keys = look.ledger.index.keyed.in_files([sequence])[sequence]
+    def _move_keys(self, sequence: int, state: DatabaseState) -> int:
+        with state.ledger.lock:
+            keys = state.ledger.index.keyed.in_files([sequence])[sequence]
         begin = moved = 0
         while begin < len(keys):
-            seen, count = self._move_some(keys[begin : begin + MOVE_MESSAGES], sequence, look)
+            seen, count = self._move_some(keys[begin : begin + MOVE_MESSAGES], sequence, state)
             begin += seen
             moved += count
         return moved
 
-    def _move_some(self, keys: Sequence[bytes], sequence: int, look: Look) -> tuple[int, int]:
+    def _move_some(self, keys: Sequence[bytes], sequence: int, state: DatabaseState) -> tuple[int, int]:
         """Write the first of the keys again in one commit; return how many those are, and how many still were there."""
         while True:
-            composer, places, size, seen = Composer(), list[tuple[bytes, int, int]](), 0, 0
+            composer, places, size, seen = CommitBuilder(), list[tuple[bytes, int, int]](), 0, 0
             for key in keys:
                 seen += 1
-                if (found := self._value_in(key, sequence, look)) is not None:
+                if (found := self._value_in(key, sequence, state)) is not None:
                     version, value = found
                     composer.put(key, value, moved=True)
                     places.append((key, *version))
@@ -461,34 +444,34 @@ class Cleanup:
             if not places:
                 return seen, 0
             draft = composer.draft()
-            draft.effect = Effect(moved_keys=places)
+            draft.effect = IndexChanges(moved_keys=places)
             try:
                 self._context.write(draft)
             except StaleDraft:
                 continue  # a newer version of one of them was on its way
             return seen, len(places)
 
-    def _value_in(self, key: bytes, sequence: int, look: Look) -> tuple[Version, bytes] | None:
+    def _value_in(self, key: bytes, sequence: int, state: DatabaseState) -> tuple[Version, bytes] | None:
         """Return the latest version of a key with its value, None where it lies in another file. MessageDamaged."""
-        with look.ledger.lock:
-            version = look.ledger.index.keyed.find(key)
+        with state.ledger.lock:
+            version = state.ledger.index.keyed.find(key)
         if version is None or version.sequence != sequence:
             return None
-        value = read_value(look.files, key, *version)
+        value = read_value(state.files, key, *version)
         if not isinstance(value, bytes):
-            path = look.files.path(sequence)
+            path = state.files.path(sequence)
             raise MessageDamaged(0, path, version.offset, f"the value of key {key!r}: {value.reason}")
         return version, value
 
     # Letting go.
 
-    def _commit_mark(self, moved: Sequence[FileFacts], look: Look) -> None:
+    def _commit_mark(self, moved: Sequence[FileFacts], state: DatabaseState) -> None:
         """Commit the low-water mark, and what of the duplicate window would go with the files."""
         if not moved:
             return
         # It never goes down: what a former owner has made late may be all that goes, far below the one before.
         mark = max(moved[-1].sequence + 1, self._context.journal.low_water)
-        draft = self._carrying(look, mark)
+        draft = self._carrying(state, mark)
         holding = self._context.holding
         with holding.lock:
             if holding.is_before(mark):
@@ -499,41 +482,41 @@ class Cleanup:
     def carry_identifiers(self) -> None:
         """Commit the identifiers whose times were set with the clock: the files have them as they were."""
         with self._running:
-            look = self._context.look()
-            draft = self._carrying(look, self._context.journal.low_water)
-            look.ledger.index.duplicates.is_set = False
+            state = self._context.state()
+            draft = self._carrying(state, self._context.journal.low_water)
+            state.ledger.index.duplicates.is_set = False
             try:
                 self._context.write(draft)
             except BaseException:
-                look.ledger.index.duplicates.is_set = True
+                state.ledger.index.duplicates.is_set = True
                 raise
 
-    def _carrying(self, look: Look, mark: int) -> Draft:
+    def _carrying(self, state: DatabaseState, mark: int) -> Draft:
         """Return the draft of a low-water mark, with what of the duplicate window no file from it on tells as it is."""
-        duplicates = look.ledger.index.duplicates
-        look.ledger.follow_clock()
-        with look.ledger.lock:
+        duplicates = state.ledger.index.duplicates
+        state.ledger.follow_clock()
+        with state.ledger.lock:
             duplicates.expire(self._context.options.clock())
             entries = duplicates.before(max(mark, 1))
-            old = set(look.ledger.index.keyed.keys(KEY_PREFIX))
+            old = set(state.ledger.index.keyed.keys(KEY_PREFIX))
         values = {KEY_PREFIX + f"{place:06}".encode(): value for place, value in enumerate(carried(entries))}
         gone = sorted(old - set(values))
-        composer = Composer()
+        composer = CommitBuilder()
         for key, value in values.items():
             composer.put(key, value)
         for key in gone:
             composer.drop(key)
-        composer.put(LOW_WATER_KEY, mark.to_bytes(8, "little"))
+        composer.put(LOW_WATER_KEY, encode_low_water(mark))
         draft = composer.draft()
-        draft.effect = Effect(puts=[*values, LOW_WATER_KEY], drops=gone)
+        draft.effect = IndexChanges(puts=[*values, LOW_WATER_KEY], drops=gone)
         return draft
 
-    def _remove(self, moved: Sequence[FileFacts], look: Look) -> CleanupReport:
+    def _remove(self, moved: Sequence[FileFacts], state: DatabaseState) -> CleanupReport:
         """Delete the files, or move them into the retention directory, oldest first, as long as that has room."""
         options = self._context.options
         retention = None
         if options.retention_directory is not None:
-            retention = Retention(look.disk, options.retention_directory / self._context.database.hex(), options)
+            retention = Retention(state.disk, options.retention_directory / self._context.database.hex(), options)
         deleted: list[str] = []
         retained: list[str] = []
         stays = ""
@@ -541,10 +524,10 @@ class Cleanup:
         for fact in moved:
             name = str(DataFileName(fact.sequence))
             try:
-                if retention is not None and self._is_history(fact, look) and retention.take(look.directory / name):
+                if retention is not None and self._is_history(fact, state) and retention.take(state.directory / name):
                     retained.append(name)
                 else:
-                    look.disk.unlink(look.directory / name)
+                    state.disk.unlink(state.directory / name)
                     deleted.append(name)
             except DiskFull as full:
                 stays = self._stays(full)
@@ -552,16 +535,16 @@ class Cleanup:
             except FileNotFoundError:
                 deleted.append(name)
             except OSError as failure:
-                raise DiskError(look.directory / name, failure, "remove") from failure
-            look.files.forget(fact.sequence)
+                raise DiskError(state.directory / name, failure, "remove") from failure
+            state.files.forget(fact.sequence)
             self._found.discard(fact.sequence)
             if fact.sequence in self._splits:
                 # Where a file of the ancestor came back after a power cut, nobody would be left who names it.
-                look.disk.sync_directory(look.directory)
-            with look.ledger.lock:
-                look.ledger.index.table.forget_file(fact.sequence)
-                look.ledger.index.keyed.forget_file(fact.sequence)
-        look.disk.sync_directory(look.directory)
+                state.disk.sync_directory(state.directory)
+            with state.ledger.lock:
+                state.ledger.index.table.forget_file(fact.sequence)
+                state.ledger.index.keyed.forget_file(fact.sequence)
+        state.disk.sync_directory(state.directory)
         if retention is not None:
             retention.trim()
         return CleanupReport(deleted=tuple(deleted), moved=tuple(retained), stays=stays)
@@ -575,22 +558,22 @@ class Cleanup:
         self._said = str(full)
         return self._said
 
-    def _is_history(self, fact: FileFacts, look: Look) -> bool:
+    def _is_history(self, fact: FileFacts, state: DatabaseState) -> bool:
         """Say whether a file is this database's: not one that a former owner wrote when it had been passed. OSError."""
         if fact.sequence in self._found:
             return True
-        header = _header(look, fact.sequence)
-        if header is None or header.owner == look.owner:
+        header = _header(state, fact.sequence)
+        if header is None or header.owner == state.owner:
             return header is not None
         # The start that an earlier clean-up's end left it to has not looked at what is below the mark.
-        headers = {sequence: _header(look, sequence) for sequence in data_sequences(look)}
-        return header.database in self._lineage and fact.sequence not in late_files(headers)
+        headers = {sequence: _header(state, sequence) for sequence in data_sequences(state)}
+        return header.database in self._lineage and fact.sequence not in files_of_passed_owners(headers)
 
 
-def _header(look: Look, sequence: int) -> FileHeader | None:
+def _header(state: DatabaseState, sequence: int) -> FileHeader | None:
     """Return a data file's header, None where there is none, or no file any more. OSError."""
     with contextlib.suppress(FileNotFoundError):
-        with DataFile(look.disk, look.directory / str(DataFileName(sequence))) as file:
+        with DataFile(state.disk, state.directory / str(DataFileName(sequence))) as file:
             header = file.header()
         return header if isinstance(header, FileHeader) else None
     return None
@@ -625,9 +608,9 @@ def _report(doomed: Sequence[FileFacts], began: float, *, dry_run: bool) -> Clea
     )
 
 
-def _batches(places: Sequence[Place]) -> Iterator[list[Place]]:
+def _batches(places: Sequence[MessageLocation]) -> Iterator[list[MessageLocation]]:
     """Split places so that what is moved in one commit stays small."""
-    batch: list[Place] = []
+    batch: list[MessageLocation] = []
     size = 0
     for place in places:
         if batch and (size + place.size > MOVE_BYTES or len(batch) == MOVE_MESSAGES):
@@ -641,7 +624,7 @@ def _batches(places: Sequence[Place]) -> Iterator[list[Place]]:
 
 def _moving(messages: Sequence[Message]) -> Draft:
     """Return the draft that writes messages again, with their numbers and first times."""
-    composer = Composer()
+    composer = CommitBuilder()
     for (queue, producer), group in groupby(messages, key=lambda message: (message.queue, message.producer_id)):
         part = list(group)
         has_properties = any(message.properties for message in part)
@@ -657,5 +640,5 @@ def _moving(messages: Sequence[Message]) -> Draft:
             )
         )
     draft = composer.draft()
-    draft.effect = Effect(moved=[message.number for message in messages])
+    draft.effect = IndexChanges(moved=[message.number for message in messages])
     return draft

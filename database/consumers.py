@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from oms_journal.index.live import Index
-from oms_journal.index.table import Place
+from oms_journal.index.table import MessageLocation
 from oms_journal.journal.operations import encode_name
 
 REFILL_MESSAGES = 4096  # candidates kept ready for one queue
@@ -33,7 +33,7 @@ class _Line:
     returned: list[int] = field(default_factory=list)  # a heap
 
 
-class Taking:
+class Consumers:
     """Which messages are handed out. Does not lock: its owner does."""
 
     def __init__(self, index: Index) -> None:
@@ -44,7 +44,7 @@ class Taking:
         self.given_back: deque[int] = deque()  # handed out, and not received: to be put back. From any thread
         self._enough = LINES_KEPT  # when there are so many lines, those of empty queues are forgotten
 
-    def take(self, queue: str) -> Place | None:
+    def take(self, queue: str) -> MessageLocation | None:
         """Hand out the queue's next message; None when there is none. InvalidName."""
         line = self._lines.get(queue) or self._new_line(queue)
         returned, taken = line.returned, self.taken

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Unpack
 
-from oms_journal.database import questions
+from oms_journal.database import queries, stats
 from oms_journal.database.arguments import (
     Number,
     Payload,
@@ -39,13 +39,13 @@ from oms_journal.database.arguments import (
 )
 from oms_journal.database.block import CommitBlock, Operations
 from oms_journal.database.cleanup import Cleanup, CleanupContext
-from oms_journal.database.consumers import Taking
+from oms_journal.database.consumers import Consumers
 from oms_journal.database.drafting import Drafting, first_number, number_range, removed_count
 from oms_journal.database.encode import Encoder
-from oms_journal.database.holds import Holding
+from oms_journal.database.holds import Holds
 from oms_journal.database.ledger import Ledger, StaleDraft
 from oms_journal.database.lookup import SealedIndex
-from oms_journal.database.maintenance import Chores, Tender
+from oms_journal.database.maintenance import Maintenance
 from oms_journal.database.options import NamedOptions, Options
 from oms_journal.database.reading import Files, read_known, read_one
 from oms_journal.database.stats import CleanupReport, FileExplanation, Stats
@@ -53,14 +53,14 @@ from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import CannotContinue, Contention, DatabaseClosed, JournalError
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.message import Message
-from oms_journal.journal.writing.draft import Composer
+from oms_journal.journal.writing.draft import CommitBuilder
 from oms_journal.journal.writing.group_commit import GroupCommit
 from oms_journal.journal.writing.groups import AnyDraft
 from oms_journal.journal.writing.log import Journal
 from oms_journal.recovery import findings, place
-from oms_journal.recovery.continuation import Continuing
+from oms_journal.recovery.continuation import Continuation
 from oms_journal.recovery.report import RecoveryReport
-from oms_journal.recovery.startup import Started, start
+from oms_journal.recovery.startup import StartResult, start
 from oms_journal.recovery.validation import Progress, no_progress
 
 _open: "list[weakref.WeakMethod[Callable[[], None]]]" = []
@@ -103,15 +103,15 @@ class MessageDatabase:
     def __init__(self, *_: object, **__: object) -> None:
         raise TypeError('a database is opened, not constructed: write MessageDatabase.open("directory")')
 
-    def _begin(self, disk: Disk, directory: Path, options: Options, started: Started) -> None:
+    def _begin(self, disk: Disk, directory: Path, options: Options, started: StartResult) -> None:
         self.directory = directory
         self.options = options
         self.recovery: RecoveryReport = started.report
         self.cleaned_at_start = CleanupReport()
         self._disk = disk
         self._ownership = started.ownership
-        self._taking = Taking(started.index)
-        self._ledger = Ledger(started.index, self._taking.taken, options.ahead)
+        self._consumers = Consumers(started.index)
+        self._ledger = Ledger(started.index, self._consumers.taken, options.ahead)
         self._ledger.follow_clock()
         self.drafting = Drafting(self._ledger, Encoder(self._ledger, options.max_message_size), options.clock)
         self._encode = self.drafting.encode
@@ -119,36 +119,34 @@ class MessageDatabase:
         self._first_sequence = started.opening.next_sequence  # no file of ours is older
         self._journal = Journal(disk, directory, started.opening, options.journal())
         self.group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours)
-        self._holding = Holding(self._ledger, self._taking, self.write)
+        self._holds = Holds(self._ledger, self._consumers, self.write)
         context = CleanupContext(
-            look=self.look,
+            state=self.state,
             write=self.write,
-            holding=self._holding,
+            holding=self._holds,
             journal=self._journal,
             options=options,
             started=started,
         )
         self._cleanup = Cleanup(context)
-        self._tender = Tender(
-            Chores(
-                tend=self._tend,
-                needs_tending=lambda: self._journal.needs_tending or started.index.duplicates.is_set,
-                vouch=self._vouch,
-                needs_vouching=lambda: self._journal.needs_vouching,
-                renew=self._ownership.renew,
-                taken_over=self.group.fence,
-                clean_up=self._clean_up,
-                make_room=self._make_room,
-                needs_room=lambda: self._needs_room,
-                cleanup_seconds=options.cleanup_interval,
-                renew_seconds=options.renew_interval,
-            )
+        self._maintenance = Maintenance(
+            maintain=self._maintain,
+            needs_maintenance=lambda: self._journal.needs_maintenance or started.index.duplicates.is_set,
+            vouch=self._vouch,
+            needs_vouching=lambda: self._journal.needs_vouching,
+            renew=self._ownership.renew,
+            taken_over=self.group.fence,
+            clean_up=self._clean_up,
+            make_room=self._make_room,
+            needs_room=lambda: self._needs_room,
+            cleanup_seconds=options.cleanup_interval,
+            renew_seconds=options.renew_interval,
         )
         self._index = SealedIndex(disk, directory, started.ownership.number, started.sealed)
-        self._journal.wake = self._tender.wake
+        self._journal.wake = self._maintenance.wake
         self._journal.on_sealed(self._index.take)
-        self._closing = threading.RLock()  # guards the end, and the tender's beginning; a handler may close too
-        self._is_closed = self._is_ready = False  # ready: open, and the tender is at work
+        self._closing = threading.RLock()  # guards the end, and maintenance's beginning; a handler may close too
+        self._is_closed = self._is_ready = False  # ready: open, and maintenance is at work
         self._is_ending = self._has_ended = False
         self._end = self._closed()
         close_in_children(weakref.WeakMethod(self._abandon))
@@ -182,7 +180,7 @@ class MessageDatabase:
         return cls.begun(disk, path, chosen, start(disk, path, chosen.recovery(progress)))
 
     @classmethod
-    def begun(cls, disk: Disk, directory: Path, options: Options, started: Started) -> "MessageDatabase":
+    def begun(cls, disk: Disk, directory: Path, options: Options, started: StartResult) -> "MessageDatabase":
         """Return the database of a directory that was started. For the layers of the engine itself."""
         database = cls.__new__(cls)
         database._begin(disk, directory, options, started)
@@ -192,14 +190,14 @@ class MessageDatabase:
         try:
             if (options.is_shared or options.passing is not None) and started.ownership.number > 1:
                 database.group.begin_file()
-            database._holding.settle(disk, directory)
+            database._holds.settle(disk, directory)
         except BaseException:
             database.close()
             raise
         try:
             database.cleaned_at_start = database._cleanup.at_start()
             if database.is_full and database.cleaned_at_start.freed_bytes:
-                database._journal.tend()
+                database._journal.maintain()
         except JournalError as failure:
             _log.warning("clean-up at start: %s", failure)
         with contextlib.suppress(JournalError):  # then the next start tells it again
@@ -228,11 +226,11 @@ class MessageDatabase:
 
     def _let_go(self) -> None:
         """Do what closing is; where an interrupt has cut it off, the next close does the rest."""
-        self._tender.stop()
+        self._maintenance.stop()
         known = self.group.failure
         try:
             if self._journal.needs_vouching and self.group.failure is None:
-                self.group.commit(Composer().draft())
+                self.group.commit(CommitBuilder().draft())
             self.group.end(self._end)
             self._journal.close(seal=self.group.failure is self._end and self._ownership.is_surely_ours())
         finally:
@@ -266,13 +264,13 @@ class MessageDatabase:
             raise draft.failure
 
     def check_open(self) -> None:
-        """Raise DatabaseClosed after close, and start the tender before the first commit."""
+        """Raise DatabaseClosed after close, and start maintenance before the first commit."""
         if self._is_closed:
             raise self._closed()
-        if not self._tender.is_started:
+        if not self._maintenance.is_started:
             with self._closing:
-                if not self._tender.is_started and not self._is_closed:
-                    self._tender.start()
+                if not self._maintenance.is_started and not self._is_closed:
+                    self._maintenance.start()
                     self._is_ready = True
 
     def _closed(self) -> DatabaseClosed:
@@ -308,7 +306,7 @@ class MessageDatabase:
         return self._cleanup.is_cramped
 
     def want_room(self) -> None:
-        """Have the tender clean up with compaction, soon and at most once in some seconds. For the layers above."""
+        """Have clean-up with compaction done, soon and at most once in some seconds. For the layers above."""
         self.check_open()
         self._is_room_wanted = True
 
@@ -316,18 +314,18 @@ class MessageDatabase:
         """Clean up with compaction since room is wanted, and keep back again what that was paid from."""
         self._is_room_wanted = False
         report = self.cleanup(compact=True)
-        self._journal.tend()
+        self._journal.maintain()
         self._looked_for_room = self.group.acknowledged
         if report.deleted or report.moved:
             _log.info("made room in %s: %s bytes freed", self.directory, f"{report.freed_bytes:,}")
 
-    def _tend(self) -> None:
+    def _maintain(self) -> None:
         if self._ledger.index.duplicates.is_set:
             self._cleanup.carry_identifiers()
-        self._journal.tend()
+        self._journal.maintain()
 
     def _vouch(self) -> None:
-        self.write(Composer().draft())
+        self.write(CommitBuilder().draft())
 
     def add(
         self,
@@ -442,34 +440,34 @@ class MessageDatabase:
     def read(self, number: Number) -> Message:
         """Return an undelivered message; NoSuchMessage, MessageDamaged."""
         known = message_number(number)
-        return read_known(self._files, known, lambda: questions.find(self._readable, known))
+        return read_known(self._files, known, lambda: queries.find(self._readable, known))
 
     def get(self, key: str) -> bytes | None:
         """Return the latest value of a key, None when it is not there; MessageDamaged when it is lost."""
-        return questions.get(self._readable, self._files, self._encode.key(key))
+        return queries.get(self._readable, self._files, self._encode.key(key))
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with the prefix, in order, as they were when asked."""
-        return questions.keys(self._readable, encodable_text(prefix, "prefix"))
+        return queries.keys(self._readable, encodable_text(prefix, "prefix"))
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order, as they were when asked.
 
         Reserves nothing. What cannot be read any more is logged and passed over, what is held back is too.
         """
-        return questions.undelivered(self._readable, self._files, asked_queue(queue))
+        return queries.undelivered(self._readable, self._files, asked_queue(queue))
 
     def undelivered_count(self, queue: str | None = None) -> int:
         """Return how many messages of a queue, or of all, are undelivered."""
-        return questions.undelivered_count(self._readable, asked_queue(queue))
+        return queries.undelivered_count(self._readable, asked_queue(queue))
 
     def numbers(self, queue: str | None = None) -> Iterator[int]:
         """Yield the numbers of the undelivered messages of a queue, or of all, in order."""
-        return questions.numbers(self._readable, asked_queue(queue))
+        return queries.numbers(self._readable, asked_queue(queue))
 
     def queues(self) -> dict[str, int]:
         """Return how many messages are undelivered in every queue that has any."""
-        return questions.queues(self._readable)
+        return queries.queues(self._readable)
 
     def take(self, queue: str) -> Message | None:
         """Hand the queue's next message to this caller only, until it is released or removed; None for none.
@@ -483,44 +481,44 @@ class MessageDatabase:
         try:
             while True:
                 with self._readable.lock:
-                    place = self._taking.take(queue)
+                    place = self._consumers.take(queue)
                 if place is None:
                     return None
-                found = read_one(self._files, partial(questions.find, self._ledger, place.number), place)
+                found = read_one(self._files, partial(queries.find, self._ledger, place.number), place)
                 if isinstance(found, Message):
                     return found
                 if found is not None:
                     _log.error("%s", found)
         except BaseException:
             if place is not None:
-                self._taking.given_back.append(place.number)  # no lock: a second interrupt could come before it
+                self._consumers.given_back.append(place.number)  # no lock: a second interrupt could come before it
             raise
 
     def give_back(self, message: Message) -> None:
         """Put back what was handed out to nobody. For the layers of the engine itself; from any thread."""
-        self._taking.given_back.append(message.number)
+        self._consumers.given_back.append(message.number)
 
     def release(self, number: Number) -> bool:
         """Give back a message that was taken; False when it was not."""
         known = message_number(number)
         with self._readable.lock:
-            return self._taking.release(known)
+            return self._consumers.release(known)
 
     def held(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages that are held back: they may have been delivered already."""
-        return questions.undelivered(self._readable, self._files, asked_queue(queue), held=True)
+        return queries.undelivered(self._readable, self._files, asked_queue(queue), held=True)
 
     def unhold(self, numbers: Iterable[Number] | None = None) -> int:
         """Hold these messages no longer, or none at all; return how many undelivered ones that were, durable."""
         known = None if numbers is None else message_numbers(numbers)
         self.check_open()
-        return self._holding.let_go(known)
+        return self._holds.let_go(known)
 
     def discard_held(self, numbers: Iterable[Number]) -> int:
         """Deliver those of the messages that are held back: a consumer has them; return how many, durable."""
         known = message_numbers(numbers)
         self.check_open()
-        return sum(self.deliver_many(part) for part in self._holding.held_among(known))
+        return sum(self.deliver_many(part) for part in self._holds.held_among(known))
 
     # Looking after it.
 
@@ -541,15 +539,15 @@ class MessageDatabase:
 
     def stats(self) -> Stats:
         """Return the figures of the database."""
-        return questions.stats(self.look())
+        return stats.stats(self.state())
 
     def explain(self) -> list[FileExplanation]:
         """Say of each data file why it is still there."""
-        return questions.explain(self.look())
+        return stats.explain(self.state())
 
-    def look(self) -> questions.Look:
+    def state(self) -> queries.DatabaseState:
         """Return what questions are asked of. For the layers of the engine itself; DatabaseClosed after close."""
-        return questions.Look(
+        return queries.DatabaseState(
             disk=self._disk,
             directory=self.directory,
             ledger=self._readable,
@@ -573,14 +571,14 @@ class Reopening:
     """What is kept of a database that is to be opened again."""
 
     def __init__(self, database: MessageDatabase) -> None:
-        look = database.look()
+        state = database.state()
         with contextlib.suppress(JournalError):  # what could not be sealed is, by the next opening
             database.close()
-        self._disk: Final = look.disk
+        self._disk: Final = state.disk
         self._directory: Final = database.directory
         self._options: Final = database.options
         self._kind: Final = type(database)
-        self._continuing: Final = Continuing(look.owner, database.group.acknowledged, look.owner)
+        self._continuing: Final = Continuation(state.owner, database.group.acknowledged, state.owner)
 
     def attempt(self, progress: Progress = no_progress) -> MessageDatabase:
         """Open the directory again, as it was opened before; may be tried again after an error but CannotContinue."""

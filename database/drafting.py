@@ -7,10 +7,10 @@ import numpy as np
 from oms_journal.database.arguments import Number, Payload, every, message_numbers, shown
 from oms_journal.database.block import CommitBlock, Operations
 from oms_journal.database.encode import Encoder
-from oms_journal.database.ledger import Effect, Ledger
+from oms_journal.database.ledger import IndexChanges, Ledger
 from oms_journal.database.unit import Numbered, Unit, drafted, drafted_sent
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import Composer, Draft
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 
 
 class Drafting:
@@ -94,11 +94,11 @@ class Drafting:
             queues = self._ledger.live(numbers)
         if not queues:
             return None
-        composer = Composer()
+        composer = CommitBuilder()
         for queue, mine in queues.items():
             composer.remove(kind, queue, mine)
         draft = composer.draft()
-        draft.effect = Effect(removed=np.sort(np.concatenate(list(queues.values()))))
+        draft.effect = IndexChanges(removed=np.sort(np.concatenate(list(queues.values()))))
         return draft
 
     def has_key(self, key: str) -> bool:

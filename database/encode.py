@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from oms_journal.database.arguments import Payload, every, plain_bytes, plain_properties, plain_text
-from oms_journal.database.ledger import Effect, Ledger, Run
+from oms_journal.database.ledger import IndexChanges, Ledger, Run
 from oms_journal.index.table import FORGOTTEN
 from oms_journal.journal.errors import InvalidName
 from oms_journal.journal.format.records import encode_properties
@@ -107,7 +107,7 @@ class Encoder:
         if max(sizes) > self.message_bytes_max:
             check_size(max(sizes), self.message_bytes_max, "message with its properties")
         draft = draft_plain(queue.name, payloads, sizes)
-        draft.effect = Effect(runs=(Run(queue, sizes),))
+        draft.effect = IndexChanges(runs=(Run(queue, sizes),))
         return draft
 
     def queues_of(self, numbers: Sequence[int]) -> dict[int, bytes]:

@@ -10,23 +10,23 @@ from pathlib import Path
 
 import numpy as np
 
-from oms_journal.database.consumers import Taking
-from oms_journal.database.ledger import Effect, Ledger
+from oms_journal.database.consumers import Consumers
+from oms_journal.database.ledger import IndexChanges, Ledger
 from oms_journal.index.held import KEY_PREFIX, Held
 from oms_journal.index.table import NUMBER_MAX, Numbers, distinct
 from oms_journal.journal.disk import Disk
-from oms_journal.journal.writing.draft import Composer, Draft
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 from oms_journal.recovery import findings
 
 COMMIT_MESSAGES_MAX = 100_000  # discarded by one commit
 
 
-class Holding:
+class Holds:
     """What one database holds back, for any thread."""
 
-    def __init__(self, ledger: Ledger, taking: Taking, write: Callable[[Draft], None]) -> None:
+    def __init__(self, ledger: Ledger, taking: Consumers, write: Callable[[Draft], None]) -> None:
         self._ledger = ledger
-        self._taking = taking
+        self._consumers = taking
         self._write = write
         self.lock = threading.Lock()  # guards the keys; taken before the ledger's
 
@@ -42,13 +42,13 @@ class Holding:
         values = (self._ledger.index.held if held is None else held).values()
         with self._ledger.lock:
             gone = sorted(set(self._ledger.index.keyed.keys(KEY_PREFIX)) - set(values))
-        composer = Composer()
+        composer = CommitBuilder()
         for key, value in values.items():
             composer.put(key, value)
         for key in gone:
             composer.drop(key)
         draft = composer.draft()
-        draft.effect = Effect(puts=[*values], drops=gone)
+        draft.effect = IndexChanges(puts=[*values], drops=gone)
         self._write(draft)
 
     def is_before(self, mark: int) -> bool:
@@ -75,7 +75,7 @@ class Holding:
                 if is_there or self._versions() != before:  # an interrupt may have come behind the commit
                     with self._ledger.lock:
                         self._ledger.index.held = kept
-                        self._taking.admit(freed)
+                        self._consumers.admit(freed)
         return sum(len(found) for found in freed.values())
 
     def _versions(self) -> list[object]:

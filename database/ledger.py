@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oms_journal.index.duplicates import Scope, Seen
+from oms_journal.index.duplicates import KnownIdentifier, Scope
 from oms_journal.index.live import Index
 from oms_journal.index.table import FORGOTTEN, distinct
 from oms_journal.journal.errors import DuplicateConflict, NotUndelivered
@@ -40,7 +40,7 @@ class LoadedRun(NamedTuple):
     sizes: Sequence[int]
 
 
-class Effect(NamedTuple):
+class IndexChanges(NamedTuple):
     """What a commit of several operations changes in the index."""
 
     runs: Sequence[Run] = ()
@@ -109,7 +109,7 @@ class Ledger:
             self._keys.add(draft.names[1])
             return True
         effect = draft.effect if isinstance(draft, Draft) else None
-        if not isinstance(draft, Draft) or not isinstance(effect, Effect):
+        if not isinstance(draft, Draft) or not isinstance(effect, IndexChanges):
             return True
         try:
             return self._admit(draft, effect)
@@ -117,7 +117,7 @@ class Ledger:
             draft.failure = failure
             return False
 
-    def _admit(self, draft: Draft, effect: Effect) -> bool:
+    def _admit(self, draft: Draft, effect: IndexChanges) -> bool:
         if effect.identifiers and self._is_repeat(draft, effect):
             return False
         if effect.removed is not None:
@@ -151,7 +151,7 @@ class Ledger:
             if len(missing):
                 raise NotUndelivered(int(missing[0])) if is_strict else StaleDraft
 
-    def _is_repeat(self, draft: Draft, effect: Effect) -> bool:
+    def _is_repeat(self, draft: Draft, effect: IndexChanges) -> bool:
         """Answer a resend of known identifiers.
 
         DuplicateConflict when a payload is another, or when the commit is more than what was sent
@@ -182,7 +182,7 @@ class Ledger:
             self._sharing.append((draft, on_its_way_now, begin, draft.messages))
         return True
 
-    def _removes_more(self, effect: Effect) -> bool:
+    def _removes_more(self, effect: IndexChanges) -> bool:
         """Say whether a resend removes what the first one has not: that would be gone, or about to go."""
         if effect.removed is None:
             return False
@@ -192,7 +192,7 @@ class Ledger:
     def withdraw(self, draft: AnyDraft) -> None:
         """Forget a draft that was refused after it had been admitted, and refuse what shares its outcome."""
         effect = draft.effect if isinstance(draft, Draft) else None
-        if isinstance(effect, Effect):
+        if isinstance(effect, IndexChanges):
             if effect.removed is not None:
                 self._claims.remove(effect.removed)
             self._keys.difference_update(effect.puts, effect.drops)
@@ -256,12 +256,12 @@ class Ledger:
                 frame += count
                 continue
             frame += 1
-            if isinstance(draft.effect, Effect):
+            if isinstance(draft.effect, IndexChanges):
                 self._apply(draft, draft.effect)
             if draft.answer is None:
                 draft.answer = range(draft.first, draft.first + draft.messages)
 
-    def _apply(self, draft: Draft, effect: Effect) -> None:
+    def _apply(self, draft: Draft, effect: IndexChanges) -> None:
         index, place = self.index, (draft.sequence, draft.offset)
         first = draft.first
         for queue, sizes in effect.runs:
@@ -287,7 +287,9 @@ class Ledger:
             index.keyed.put(key, *place)
         for scope, distance, count, digest in effect.identifiers:
             self._scopes.pop(scope, None)
-            index.duplicates.remember(scope, Seen(draft.first + distance, count, digest, draft.time, draft.sequence))
+            index.duplicates.remember(
+                scope, KnownIdentifier(draft.first + distance, count, digest, draft.time, draft.sequence)
+            )
         if effect.removed is not None and not effect.runs:
             draft.answer = len(effect.removed)
 

@@ -4,22 +4,34 @@
 footers are read, and the files that are not sealed yet. Where the index file is missing or out of
 date, the whole database is read instead.
 
-Keeping `omsmsg.index` as it should be: made anew at the opening, with every sealed file, after clean-up.
+`omsmsg.index` is made anew at every opening, whenever a file was sealed, and after a clean-up; replaced by a rename,
+never trusted by a start:
+
+    part      bytes       meaning
+    magic     8           OMSINDX1
+    owner     8           number of the opening that wrote it
+    count     8           entries
+    entries   72 × count  sequence, identity, end of the frames; lowest and highest number added, removed;
+                          lowest and highest time of a commit: 8 bytes each, the lowest above the highest for none
+    checksum  8           XXH3 over all before
 """
 
 import logging
+import struct
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from oms_journal.database import index_file
 from oms_journal.database.view import DatabaseView
+from oms_journal.journal import names
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged, NoSuchMessage
-from oms_journal.journal.format.contents import Contents
+from oms_journal.journal.files import put_in_place, read_whole
+from oms_journal.journal.format.contents import Contents, Ranges
+from oms_journal.journal.format.headers import CHECKSUM, xxh3
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.dump import sequence_of
@@ -31,6 +43,8 @@ from oms_journal.recovery.restoring import refuse_unfinished
 from oms_journal.recovery.survey import data_files, survey
 from oms_journal.recovery.validation import as_followed, examine
 
+_log = logging.getLogger("oms.database")
+
 
 class _OutOfDate(Exception):
     """The index file does not fit the files any more."""
@@ -41,7 +55,7 @@ def look_up(directory: str | Path, number: int, *, disk: Disk | None = None) -> 
     disk = disk or RealDisk()
     path = directory_of(directory)
     refuse_unfinished(disk, path)
-    found = index_file.read(disk, path) if path.is_dir() else None
+    found = read_index_file(disk, path) if path.is_dir() else None
     if found is not None:
         try:
             return _look_up(disk, path, found.files, number)
@@ -118,7 +132,63 @@ def _read(disk: Disk, place: tuple[Path, int, int], number: int) -> Message:
     return found
 
 
-_log = logging.getLogger("oms.database")
+# The index file.
+
+INDEX_MAGIC = b"OMSINDX1"
+INDEX_HEAD = struct.Struct("<8sQQ")
+INDEX_ENTRY = struct.Struct("<QQQ6q")
+assert INDEX_ENTRY.size == 72
+
+
+@dataclass(frozen=True, slots=True)
+class SealedFiles:
+    """What an index file says."""
+
+    owner: int
+    files: Sequence[Sealed]
+
+
+def encode_index_file(owner: int, files: Iterable[Sealed]) -> bytes:
+    """Return the bytes of an index file."""
+    entries = [
+        INDEX_ENTRY.pack(
+            file.sequence, file.identity, file.end, *file.ranges.added, *file.ranges.removed, *file.ranges.time
+        )
+        for file in sorted(files, key=lambda file: file.sequence)
+    ]
+    body = INDEX_HEAD.pack(INDEX_MAGIC, owner, len(entries)) + b"".join(entries)
+    return body + CHECKSUM.pack(xxh3(body))
+
+
+def decode_index_file(data: bytes) -> SealedFiles | None:
+    """Return what the bytes say, None when they are not an index file of this version."""
+    if len(data) < INDEX_HEAD.size + CHECKSUM.size or not data.startswith(INDEX_MAGIC):
+        return None
+    if CHECKSUM.unpack_from(data, len(data) - CHECKSUM.size)[0] != xxh3(data[: -CHECKSUM.size]):
+        return None
+    _, owner, count = INDEX_HEAD.unpack_from(data)
+    if len(data) != INDEX_HEAD.size + count * INDEX_ENTRY.size + CHECKSUM.size:
+        return None
+    files = []
+    for place in range(count):
+        sequence, identity, end, *limits = INDEX_ENTRY.unpack_from(data, INDEX_HEAD.size + place * INDEX_ENTRY.size)
+        added, removed, time = zip(limits[0::2], limits[1::2], strict=True)
+        files.append(Sealed(sequence, identity, end, Ranges(added=added, removed=removed, time=time)))
+    return SealedFiles(owner, files)
+
+
+def write_index_file(disk: Disk, directory: Path, data: bytes) -> None:
+    """Put the index file in its place. It need not survive a power cut: the next start makes it anew."""
+    put_in_place(disk, directory / names.INDEX, data, durably=False)
+
+
+def read_index_file(disk: Disk, directory: Path) -> SealedFiles | None:
+    """Return what the directory's index file says, None when there is none that can be used."""
+    try:
+        data = read_whole(disk, directory / names.INDEX)
+    except DiskError:
+        return None
+    return decode_index_file(data) if data is not None else None
 
 
 class SealedIndex:
@@ -145,7 +215,7 @@ class SealedIndex:
 
     def _write(self) -> None:
         try:
-            index_file.write(self._disk, self._directory, index_file.encode(self._owner, self._files.values()))
+            write_index_file(self._disk, self._directory, encode_index_file(self._owner, self._files.values()))
         except OSError as failure:
             _log.warning(
                 "cannot note in %s which data files hold which messages: %s; whoever reads without the lock "

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from oms_journal.journal.background import courteous
+from oms_journal.journal.background import yielding
 from oms_journal.journal.errors import DirectoryGone, JournalError, TakenOver
 from oms_journal.journal.lock import RENEW_SECONDS
 
@@ -30,23 +30,6 @@ VOUCH_SECONDS = 1.0
 ROOM_SECONDS = 5.0  # between the end of one attempt to make room and the next
 
 _log = logging.getLogger("oms.database")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chores:
-    """What there is to do, each safe to call at any time from the tender's threads."""
-
-    tend: Callable[[], None]
-    needs_tending: Callable[[], bool]
-    vouch: Callable[[], None]
-    needs_vouching: Callable[[], bool]
-    renew: Callable[[], None]  # TakenOver and DirectoryGone end it
-    taken_over: Callable[[TakenOver | DirectoryGone], None]
-    clean_up: Callable[[], None]
-    make_room: Callable[[], None]
-    needs_room: Callable[[], bool]
-    cleanup_seconds: float  # 0: never
-    renew_seconds: float = RENEW_SECONDS
 
 
 class Bell:
@@ -65,12 +48,27 @@ class Bell:
         return self._lock.acquire(timeout=seconds)
 
 
-class Tender:
-    """The threads, from `start` to `stop`. Both may be called again, where they were interrupted."""
+@dataclass(kw_only=True, eq=False)
+class Maintenance:
+    """The threads, from `start` to `stop`. Both may be called again, where they were interrupted.
 
-    def __init__(self, chores: Chores) -> None:
-        self._chores = chores
-        self._tending, self._renewal = Bell(), Bell()
+    What there is to do is given, each safe to call at any time from the threads.
+    """
+
+    maintain: Callable[[], None]
+    needs_maintenance: Callable[[], bool]
+    vouch: Callable[[], None]
+    needs_vouching: Callable[[], bool]
+    renew: Callable[[], None]  # TakenOver and DirectoryGone end it
+    taken_over: Callable[[TakenOver | DirectoryGone], None]
+    clean_up: Callable[[], None]
+    make_room: Callable[[], None]
+    needs_room: Callable[[], bool]
+    cleanup_seconds: float  # 0: never
+    renew_seconds: float = RENEW_SECONDS
+
+    def __post_init__(self) -> None:
+        self._work, self._renewal = Bell(), Bell()
         self._is_stopping = False
         self._starting = threading.Lock()  # guards the threads
         self._threads: list[threading.Thread] = []
@@ -85,18 +83,18 @@ class Tender:
         with self._starting:
             if self._threads or self._is_stopping:
                 return
-            for work, name in ((self._renew, "oms-renewal"), (self._run, "oms-tender")):
+            for work, name in ((self._renew, "oms-renewal"), (self._run, "oms-maintenance")):
                 self._threads.append(threading.Thread(target=work, name=name, daemon=True))
                 self._threads[-1].start()
 
     def wake(self) -> None:
         """Let the thread look at what there is to do, soon."""
-        self._tending.ring()
+        self._work.ring()
 
     def stop(self) -> None:
         """Return when the threads have ended; what they were at is finished first."""
         self._is_stopping = True
-        self._tending.ring()
+        self._work.ring()
         self._renewal.ring()
         with self._starting:
             threads = list(self._threads)
@@ -105,41 +103,40 @@ class Tender:
                 thread.join()
 
     def _run(self) -> None:
-        chores = self._chores
         cleaned = time.monotonic()
         made_room = -math.inf
         while True:
-            woken = self._tending.wait(VOUCH_SECONDS)
+            woken = self._work.wait(VOUCH_SECONDS)
             if self._is_stopping:
                 return
             now = time.monotonic()
-            if chores.needs_tending():
-                self._try(chores.tend)
-            if not woken and chores.needs_vouching():
-                self._try(chores.vouch)
-            if chores.cleanup_seconds and now - cleaned >= chores.cleanup_seconds:
+            if self.needs_maintenance():
+                self._try(self.maintain)
+            if not woken and self.needs_vouching():
+                self._try(self.vouch)
+            if self.cleanup_seconds and now - cleaned >= self.cleanup_seconds:
                 cleaned = now
-                self._try(chores.clean_up)
-            if chores.needs_room() and now - made_room >= ROOM_SECONDS:
-                self._try(chores.make_room)
+                self._try(self.clean_up)
+            if self.needs_room() and now - made_room >= ROOM_SECONDS:
+                self._try(self.make_room)
                 made_room = time.monotonic()
 
     def _renew(self) -> None:
         while True:
             try:
-                self._try(self._chores.renew)
+                self._try(self.renew)
             except (TakenOver, DirectoryGone) as failure:
                 if isinstance(failure, DirectoryGone):
                     _log.error("%s; nothing is acknowledged any more", failure)
-                self._chores.taken_over(failure)
+                self.taken_over(failure)
                 return
-            if self._renewal.wait(self._chores.renew_seconds) or self._is_stopping:
+            if self._renewal.wait(self.renew_seconds) or self._is_stopping:
                 return
 
     def _try(self, chore: Callable[[], None]) -> None:
         """Do one thing; a fault here fails no commit, and is tried again next time."""
         try:
-            with courteous():
+            with yielding():
                 chore()
         except (TakenOver, DirectoryGone):
             raise

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oms_journal.index.table import Ints, Place
+from oms_journal.index.table import Ints, MessageLocation
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged, NoSuchMessage
 from oms_journal.journal.format.frames import BadFrame
@@ -80,7 +80,7 @@ class Files:
 
 
 def read_one(
-    files: Files, find: Callable[[], Place | None], place: Place | None = None
+    files: Files, find: Callable[[], MessageLocation | None], place: MessageLocation | None = None
 ) -> Message | MessageDamaged | None:
     """Return the message at its place, or, where it is not there, at the one that `find` gives; None for none."""
     for attempt in range(ATTEMPTS_MAX):
@@ -118,7 +118,7 @@ Wanted = tuple[Ints, Ints, Ints]  # numbers, sequences, offsets
 
 
 def read_many(
-    files: Files, wanted: Iterable[Wanted], find: Callable[[int], Place | None]
+    files: Files, wanted: Iterable[Wanted], find: Callable[[int], MessageLocation | None]
 ) -> Iterator[Message | MessageDamaged]:
     """Yield the messages of batches of places; those that are gone meanwhile are left out."""
     for batch in wanted:
@@ -150,7 +150,7 @@ def _by_file(batch: Wanted) -> Iterator[tuple[int, list[tuple[int, int]]]]:
         yield int(sequences[start]), list(pairs)
 
 
-def read_known(files: Files, number: int, find: Callable[[], Place | None]) -> Message:
+def read_known(files: Files, number: int, find: Callable[[], MessageLocation | None]) -> Message:
     """Return a message that has to be there; NoSuchMessage, MessageDamaged."""
     found = read_one(files, find)
     if found is None:

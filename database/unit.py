@@ -12,11 +12,11 @@ from typing import Protocol
 import numpy as np
 
 from oms_journal.database.encode import Encoder
-from oms_journal.database.ledger import Effect, Ledger, Run
+from oms_journal.database.ledger import IndexChanges, Ledger, Run
 from oms_journal.journal.errors import NotUndelivered
-from oms_journal.journal.format.records import Numbers
+from oms_journal.journal.format.records import NUMBER, Numbers
 from oms_journal.journal.operations import NAME_BYTES_MAX, VALUE_BYTES_MAX, Operation
-from oms_journal.journal.writing.draft import NUMBER, Draft
+from oms_journal.journal.writing.draft import Draft
 from oms_journal.journal.writing.unit import NewRun, NewValue, RemovedRun, SentDraft, draft_unit
 
 RUNS_MAX = 4  # removed ones; of more the numbers of a queue are gathered in one record
@@ -57,7 +57,7 @@ def drafted_sent(encode: Encoder, queue: str, payload: bytes, key: bytes, number
     if not _are_first(places, width):
         return None
     draft = SentDraft(template, payload, key, value, places)
-    draft.effect = Effect((Run(template, (size,)),), None, True, (key,))
+    draft.effect = IndexChanges((Run(template, (size,)),), None, True, (key,))
     return draft
 
 
@@ -94,7 +94,7 @@ def drafted(unit: Unit, ledger: Ledger, encode: Encoder) -> Draft | None:
                     return None
                 removed.append(RemovedRun(kind, queue, numbers))
     draft = draft_unit(added, removed, unit.values, unit.drops)
-    draft.effect = Effect(
+    draft.effect = IndexChanges(
         runs,
         _numbers(removed) if removed else None,
         True,

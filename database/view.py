@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
-from oms_journal.database import questions
+from oms_journal.database import queries, stats
 from oms_journal.database.arguments import Number, asked_queue, encodable_text, message_number, plain_text
 from oms_journal.database.ledger import Ledger
 from oms_journal.database.options import system_clock
-from oms_journal.database.reading import Files, read_known, read_value
+from oms_journal.database.reading import Files, read_known
 from oms_journal.database.stats import FileExplanation, Stats
 from oms_journal.index.duplicates import WindowBounds
-from oms_journal.index.held import KEY_PREFIX
 from oms_journal.index.live import Index
-from oms_journal.index.table import Place
+from oms_journal.index.table import MessageLocation
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, JournalError
 from oms_journal.journal.lock import Holder, read_holder
@@ -27,10 +26,10 @@ from oms_journal.journal.operations import encode_name
 from oms_journal.journal.reading.message import Message
 from oms_journal.recovery import findings
 from oms_journal.recovery.decision import Action
-from oms_journal.recovery.examination import read_contents
 from oms_journal.recovery.place import check_database, directory_of
+from oms_journal.recovery.replay import identities, load_held, replay
 from oms_journal.recovery.restoring import refuse_unfinished
-from oms_journal.recovery.survey import Task
+from oms_journal.recovery.survey import Candidate
 from oms_journal.recovery.validation import LOOKS_MAX, Progress, examine_directory, has_gone_since, no_progress
 
 
@@ -91,22 +90,22 @@ class DatabaseView:
         name = encode_name(plain_text(key, "key"), "key")
         for _ in range(LOOKS_MAX):
             try:
-                return questions.get(self._ledger, self._files, name)
+                return queries.get(self._ledger, self._files, name)
             except DiskError as failure:
                 if not isinstance(failure.failure, FileNotFoundError):
                     raise
                 self._look_anew()
-        return questions.get(self._ledger, self._files, name)
+        return queries.get(self._ledger, self._files, name)
 
-    def _find(self, number: int) -> Place | None:
+    def _find(self, number: int) -> MessageLocation | None:
         """Return where a message is; look for it anew when its file has gone."""
-        place = questions.find(self._ledger, number)
+        place = queries.find(self._ledger, number)
         if place is not None:
             try:
                 self._files.source(place.sequence)
             except FileNotFoundError:
                 self._look_anew()
-                place = questions.find(self._ledger, number)
+                place = queries.find(self._ledger, number)
         return place
 
     def _look_anew(self) -> None:
@@ -116,34 +115,34 @@ class DatabaseView:
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with the prefix, in order."""
-        return questions.keys(self._ledger, encodable_text(prefix, "prefix"))
+        return queries.keys(self._ledger, encodable_text(prefix, "prefix"))
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order."""
-        return questions.undelivered(self._ledger, self._files, asked_queue(queue), self._find)
+        return queries.undelivered(self._ledger, self._files, asked_queue(queue), self._find)
 
     def held(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages that are held back: they may have been delivered already."""
-        return questions.undelivered(self._ledger, self._files, asked_queue(queue), self._find, held=True)
+        return queries.undelivered(self._ledger, self._files, asked_queue(queue), self._find, held=True)
 
     def held_numbers(self, queue: str | None = None) -> Iterator[int]:
         """Yield the numbers of the messages that `held` yields, and of those that cannot be read any more."""
-        return questions.numbers(self._ledger, asked_queue(queue), held=True)
+        return queries.numbers(self._ledger, asked_queue(queue), held=True)
 
     def is_held(self, number: Number) -> bool:
         """Say whether an undelivered message is held back."""
-        return questions.is_held(self._ledger, message_number(number))
+        return queries.is_held(self._ledger, message_number(number))
 
     def held_count(self, queue: str | None = None) -> int:
         """Return how many undelivered messages of a queue, or of all, are held back."""
-        return questions.held_count(self._ledger, asked_queue(queue))
+        return queries.held_count(self._ledger, asked_queue(queue))
 
     def undelivered_count(self, queue: str | None = None) -> int:
-        return questions.undelivered_count(self._ledger, asked_queue(queue))
+        return queries.undelivered_count(self._ledger, asked_queue(queue))
 
     def numbers(self, queue: str | None = None) -> Iterator[int]:
         """Yield the numbers of the undelivered messages of a queue, or of all, in order."""
-        return questions.numbers(self._ledger, asked_queue(queue))
+        return queries.numbers(self._ledger, asked_queue(queue))
 
     def queues(self) -> dict[str, int]:
         """Return how many messages are undelivered in every queue that has any."""
@@ -151,15 +150,15 @@ class DatabaseView:
 
     def stats(self) -> Stats:
         """Return the figures of the database."""
-        return questions.stats(self._look())
+        return stats.stats(self._look())
 
     def explain(self) -> list[FileExplanation]:
         """Say of each data file why it is still there."""
-        return questions.explain(self._look())
+        return stats.explain(self._look())
 
-    def _look(self) -> questions.Look:
+    def _look(self) -> queries.DatabaseState:
         holder = self.owner
-        return questions.Look(
+        return queries.DatabaseState(
             disk=self._disk,
             directory=self.directory,
             ledger=self._ledger,
@@ -193,38 +192,18 @@ def _read_beside(disk: Disk, directory: Path, progress: Progress) -> _Read:
 
 def _read(disk: Disk, directory: Path, progress: Progress) -> _Read:
     refuse_unfinished(disk, directory)
-    index = Index(WindowBounds())
-    read = _Read(index, None, 0)
-    for examined in examine_directory(disk, directory, progress, full=False, mark=_vouched_only):
-        contents = read_contents(disk, examined)
-        if contents is not None:
-            index.replay(contents, examined.sequence)
-            is_sealed = examined.decision.action is not Action.SEAL
-            read = _Read(index, None if is_sealed else examined.sequence, examined.end)
-    _load_held(disk, directory, index)
-    return read
-
-
-def _vouched_only(task: Task) -> Task:
-    """Return what is to be examined, but for what nothing vouches for at the end of an unsealed file."""
-    return replace(task, vouched_only=True)
-
-
-def _load_held(disk: Disk, directory: Path, index: Index) -> None:
-    """Take in what is held back, and what a start was about to hold when it was killed."""
-    files, up_to = Files(disk, directory), findings.intended(disk, directory)
-    try:
-        for key in list(index.keyed.keys(KEY_PREFIX)):
-            version = index.keyed.find(key)
-            assert version is not None
-            value = read_value(files, key, *version)
-            if isinstance(value, bytes):
-                index.held.load([value])
-            else:
-                up_to = max(up_to, version.sequence)  # as the next start will say
-    except FileNotFoundError as failure:
-        raise DiskError(Path(str(failure.filename)), failure, "read") from failure
-    finally:
-        files.close()
+    examined = examine_directory(disk, directory, progress, full=False, mark=_vouched_only)
+    index, kept = replay(disk, examined, WindowBounds())
+    # What is held back, and what a start was about to hold when it was killed, or will hold.
+    up_to = max(findings.intended(disk, directory), load_held(disk, directory, index, identities(kept)))
     if up_to:
         index.hold_up_to(up_to)
+    if not kept:
+        return _Read(index, None, 0)
+    last = kept[-1]
+    return _Read(index, None if last.decision.action is not Action.SEAL else last.sequence, last.end)
+
+
+def _vouched_only(task: Candidate) -> Candidate:
+    """Return what is to be examined, but for what nothing vouches for at the end of an unsealed file."""
+    return replace(task, vouched_only=True)

@@ -33,7 +33,7 @@ SET_MICROSECONDS = 10 * MICROSECONDS  # a clock that is so much off what has pas
 Scope = tuple[bytes, bytes]
 
 
-class Seen(NamedTuple):
+class KnownIdentifier(NamedTuple):
     """What a producer identifier stands for."""
 
     first: int
@@ -66,19 +66,19 @@ class DuplicateWindow:
     def __init__(self, bounds: WindowBounds) -> None:
         self._bounds = bounds
         # A plain dict is searched from its start for the oldest entry, past all those that are gone.
-        self._seen: OrderedDict[Scope, Seen] = OrderedDict()
+        self._seen: OrderedDict[Scope, KnownIdentifier] = OrderedDict()
         self._ahead: int | None = None  # the clock, of one that nobody sets
         self.is_set = False  # with the clock, and not carried forward since
 
     def __len__(self) -> int:
         return len(self._seen)
 
-    def find(self, scope: Scope, now: int) -> Seen | None:
+    def find(self, scope: Scope, now: int) -> KnownIdentifier | None:
         """Return what the identifier stands for, when it is in the window at this time."""
         seen = self._seen.get(scope)
         return None if seen is None or self._is_over(seen, now) else seen
 
-    def remember(self, scope: Scope, seen: Seen) -> None:
+    def remember(self, scope: Scope, seen: KnownIdentifier) -> None:
         """Take in an identifier, and forget what is beyond the bounds."""
         self._seen.pop(scope, None)
         self._seen[scope] = seen
@@ -99,14 +99,14 @@ class DuplicateWindow:
             self._seen = OrderedDict((scope, seen._replace(sequence=0)) for scope, seen in times.items())
             self._ahead, self.is_set = ahead, bool(times)
 
-    def _is_over(self, seen: Seen, now: int) -> bool:
+    def _is_over(self, seen: KnownIdentifier, now: int) -> bool:
         return now - seen.time > self._bounds.age_seconds * MICROSECONDS
 
-    def before(self, sequence: int) -> dict[Scope, Seen]:
+    def before(self, sequence: int) -> dict[Scope, KnownIdentifier]:
         """Return what lies in data files below the sequence, or was carried forward from such."""
         return {scope: seen for scope, seen in self._seen.items() if seen.sequence < sequence}
 
-    def every(self) -> dict[Scope, Seen]:
+    def every(self) -> dict[Scope, KnownIdentifier]:
         """Return the identifiers, the oldest first; some may be too old to count."""
         return dict(self._seen)
 
@@ -130,12 +130,12 @@ class DuplicateWindow:
             if known is None or known.first != seen.first or known.time <= seen.time:
                 self.remember(scope, seen)
 
-    def later(self, microseconds: int) -> dict[Scope, Seen]:
+    def later(self, microseconds: int) -> dict[Scope, KnownIdentifier]:
         """Return what `every` does, as if it had come so much later."""
         return {scope: seen._replace(time=seen.time + microseconds) for scope, seen in self._seen.items()}
 
 
-def _identifiers(contents: Contents, sequence: int) -> Iterator[tuple[Scope, Seen]]:
+def _identifiers(contents: Contents, sequence: int) -> Iterator[tuple[Scope, KnownIdentifier]]:
     columns = contents.columns
     is_named = (columns["producer"] > 0) & (columns["flags"] & MOVED == 0)
     rows = np.flatnonzero(is_named)
@@ -158,10 +158,10 @@ def _identifiers(contents: Contents, sequence: int) -> Iterator[tuple[Scope, See
         hashes = columns["hash"][mine].tolist()
         scope = (bytes(contents.names[name]), bytes(contents.producers[producer - 1]))
         first, time = int(columns["number"][row]), int(columns["time"][row])
-        yield scope, Seen(first, len(hashes), digest(hashes), time, sequence)
+        yield scope, KnownIdentifier(first, len(hashes), digest(hashes), time, sequence)
 
 
-def carried(entries: dict[Scope, Seen]) -> list[bytes]:
+def carried(entries: dict[Scope, KnownIdentifier]) -> list[bytes]:
     """Return the entries as values that fit under keys."""
     values: list[bytes] = []
     current = bytearray()
@@ -175,7 +175,7 @@ def carried(entries: dict[Scope, Seen]) -> list[bytes]:
     return [*values, bytes(current)] if current else values
 
 
-def _decode(value: bytes) -> Iterator[tuple[Scope, Seen]]:
+def _decode(value: bytes) -> Iterator[tuple[Scope, KnownIdentifier]]:
     at = 0
     while at < len(value):
         names = []
@@ -185,4 +185,4 @@ def _decode(value: bytes) -> Iterator[tuple[Scope, Seen]]:
             at += 1 + size
         first, count, hashed, time, _ = _ENTRY.unpack_from(value, at)
         at += _ENTRY.size
-        yield (names[0], names[1]), Seen(first, count, hashed, time, 0)
+        yield (names[0], names[1]), KnownIdentifier(first, count, hashed, time, 0)

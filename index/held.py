@@ -18,13 +18,13 @@ KEY_PREFIX = f"{ENGINE_PREFIX}held/".encode()
 _PAIR_BYTES = 16  # first and last number, each 8 bytes, least significant first
 _PAIRS_MAX = VALUE_BYTES_MAX // _PAIR_BYTES
 
-Ranges = Sequence[tuple[int, int]]  # both ends included
+NumberRanges = Sequence[tuple[int, int]]  # both ends included
 
 
 class Held:
     """The ranges, ascending and apart. Does not lock: its owner does."""
 
-    def __init__(self, ranges: Ranges = ()) -> None:
+    def __init__(self, ranges: NumberRanges = ()) -> None:
         self._pairs = np.array(joined(ranges), np.uint64).reshape(-1, 2)
 
     def __bool__(self) -> bool:
@@ -43,7 +43,7 @@ class Held:
         held: npt.NDArray[np.bool_] = (at >= 0) & (wanted <= self._pairs[at, 1])
         return held
 
-    def add(self, ranges: Ranges) -> None:
+    def add(self, ranges: NumberRanges) -> None:
         """Hold these numbers too."""
         self._pairs = np.array(joined([*self.ranges(), *ranges]), np.uint64).reshape(-1, 2)
 
@@ -62,7 +62,7 @@ class Held:
         self.add([(first, last) for first, last in pairs.tolist()])
 
 
-def joined(ranges: Ranges) -> list[tuple[int, int]]:
+def joined(ranges: NumberRanges) -> list[tuple[int, int]]:
     """Return the ranges ascending, those joined that overlap or touch."""
     apart: list[tuple[int, int]] = []
     for first, last in sorted(ranges):

@@ -13,7 +13,7 @@ from oms_journal.index.held import Held
 from oms_journal.index.keyed import Keyed
 from oms_journal.index.table import NUMBER_MAX, OFFSET_UNIT, Ints, Numbers, Table, distinct
 from oms_journal.journal.format.contents import Contents
-from oms_journal.journal.format.footer import Columns
+from oms_journal.journal.format.footer import FooterColumns
 from oms_journal.journal.format.records import MOVED
 from oms_journal.journal.operations import Operation
 
@@ -30,7 +30,7 @@ class Index:
 
     def replay(self, contents: Contents, sequence: int) -> None:
         """Take in one data file; files come in the order of their sequences."""
-        if isinstance(contents.columns, Columns) and self._add_plain(contents, contents.columns, sequence):
+        if isinstance(contents.columns, FooterColumns) and self._add_plain(contents, contents.columns, sequence):
             return
         kinds = contents.columns["kind"]
         is_moved = (contents.columns["flags"] & MOVED) != 0
@@ -92,7 +92,7 @@ class Index:
             ids[name] = self.table.queues.place(bytes(contents.names[name]).decode())
         return ids
 
-    def _add_plain(self, contents: Contents, columns: Columns, sequence: int) -> bool:
+    def _add_plain(self, contents: Contents, columns: FooterColumns, sequence: int) -> bool:
         """Take in a file that holds nothing but plain ADDs, the commonest; False when it holds more."""
         number = columns.line("number")
         if not columns.rows or number is None or (columns.rows > 1 and number[1] != 1):

@@ -319,7 +319,7 @@ SPARSE_SHARE = 4  # a block is packed when fewer than one in this many of its me
 _ONES = b"\1" * 64
 
 
-class Place(NamedTuple):
+class MessageLocation(NamedTuple):
     """Where an undelivered message is."""
 
     number: int
@@ -484,7 +484,7 @@ class Table:
             self._queue_counts[queue] += sign * int(counts[queue])
             self._queue_bytes[queue] += sign * int(bytes_[queue])
 
-    def remove(self, number: int) -> Place | None:
+    def remove(self, number: int) -> MessageLocation | None:
         """Take out one message and return where it was; None when it is not undelivered."""
         found = self._locate(number)
         if found is None:
@@ -586,7 +586,7 @@ class Table:
         """Return the highest number taken in, 0 for none."""
         return self._blocks[-1].last if self._blocks else 0
 
-    def find(self, number: int) -> Place | None:
+    def find(self, number: int) -> MessageLocation | None:
         """Return where the message is; None when it is not undelivered."""
         found = self._locate(number)
         return None if found is None else self._place(*found)
@@ -612,8 +612,8 @@ class Table:
         row = block.row(number)
         return (block, row) if row >= 0 and block.is_live[row] else None
 
-    def _place(self, block: Block, row: int) -> Place:
-        return Place(
+    def _place(self, block: Block, row: int) -> MessageLocation:
+        return MessageLocation(
             block.number(row),
             int(block.queues[row]),
             block.sequence_of(row),
@@ -659,7 +659,7 @@ class Table:
         place = self.queues.find(queue)
         return self.last_number() if place is None else number_before(self._blocks, place, self._queue_counts[place])
 
-    def in_file(self, sequence: int) -> Iterator[Place]:
+    def in_file(self, sequence: int) -> Iterator[MessageLocation]:
         """Yield the live messages that lie in one data file, in order."""
         for block in list(self._blocks):
             if block.sequence == sequence or block.sequences is not None:

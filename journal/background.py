@@ -18,7 +18,7 @@ _before = 0.0
 
 
 @contextmanager
-def courteous() -> Iterator[None]:
+def yielding() -> Iterator[None]:
     """Shorten the switch interval while the block runs; blocks may overlap."""
     _enter()
     try:

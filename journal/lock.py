@@ -35,9 +35,10 @@ from oms_journal.journal.files import exists
 
 _OWNER = "owner {:020}\n"
 OWNER_LINE_SIZE = len(_OWNER.format(0))
+_HOLDER_AT = OWNER_LINE_SIZE
 _HOLDER_SIZE = 128
 _ALIVE = "alive {:020} {:09} every {:09} ms\n"
-_ALIVE_AT = OWNER_LINE_SIZE + _HOLDER_SIZE
+_ALIVE_AT = _HOLDER_AT + _HOLDER_SIZE
 COPY_AT = 512  # of the owner's line: the first byte of another sector
 _READ_SIZE = 4096
 _DIGITS_MAX = 20
@@ -106,7 +107,7 @@ def _holder(lock: LockFile, path: Path) -> Holder:
         if not data[:COPY_AT].strip(b"\0 \n"):
             return Holder(number=0)
         raise FormatError(path, 0, "it does not say who owns the directory; nothing was changed")
-    words = data[OWNER_LINE_SIZE:_ALIVE_AT].decode("utf-8", "replace").split()
+    words = data[_HOLDER_AT:_ALIVE_AT].decode("utf-8", "replace").split()
     said = dict(zip(words[0::2], words[1::2], strict=False))
     alive = data[_ALIVE_AT:COPY_AT].decode("utf-8", "replace").split()
     is_its = len(alive) > 2 and _number(alive[1]) == number  # and not a former owner's, come back
@@ -139,7 +140,7 @@ def is_silent(seen: Holder, now: Holder) -> bool:
     return now.number == seen.number and now.count == seen.count > 0
 
 
-class Ownership:
+class DirectoryLock:
     """The lock of one opening, from `acquire` to `close`."""
 
     def __init__(self, lock: LockFile, path: Path, number: int, renew_seconds: float) -> None:
@@ -160,7 +161,7 @@ class Ownership:
         passing: Holder | None = None,
         is_shared: bool = False,
         renew_seconds: float = RENEW_SECONDS,
-    ) -> "Ownership":
+    ) -> "DirectoryLock":
         """Become the owner; DatabaseLocked, with pid and host, when somebody else is.
 
         `passing` is an owner that was silent for long enough: its lock does not count, as long as it stays silent.

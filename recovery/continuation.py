@@ -16,13 +16,13 @@ from pathlib import Path
 
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import CannotContinue, DiskError
-from oms_journal.journal.lock import Holder, Ownership, read_holder
-from oms_journal.recovery.examination import Examined, read_contents
-from oms_journal.recovery.survey import Task
+from oms_journal.journal.lock import DirectoryLock, Holder, read_holder
+from oms_journal.recovery.examination import Examination, read_contents
+from oms_journal.recovery.survey import Candidate
 
 
 @dataclass(slots=True)
-class Continuing:
+class Continuation:
     """What the process knows of its failed opening. `owner` goes up with every attempt to go on."""
 
     writer: int  # owner number of the opening that failed
@@ -30,7 +30,7 @@ class Continuing:
     owner: int  # under which this process had the directory last
     is_in_doubt: bool = False  # the next number may have been written already
 
-    def acquire(self, disk: Disk, directory: Path, claim: Callable[[Disk, Path], Ownership]) -> Ownership:
+    def acquire(self, disk: Disk, directory: Path, claim: Callable[[Disk, Path], DirectoryLock]) -> DirectoryLock:
         """Become the owner again; CannotContinue when another opening was the owner meanwhile."""
         holder = read_holder(disk, directory)
         if holder is None:
@@ -55,13 +55,13 @@ class Continuing:
         is_next = self.is_in_doubt and holder.number == self.owner + 1 and holder.pid == os.getpid()
         return holder.number == self.owner or is_next
 
-    def marked(self, task: Task) -> Task:
+    def marked(self, task: Candidate) -> Candidate:
         """Return what is to be examined with what the process knows of it."""
         if task.header is not None and task.header.owner == self.writer:
             return replace(task, kept_commit=self.commit)
         return task
 
-    def check(self, disk: Disk, directory: Path, examined: Sequence[Examined]) -> None:
+    def check(self, disk: Disk, directory: Path, examined: Sequence[Examination]) -> None:
         """Raise CannotContinue unless the last acknowledged commit is there."""
         mine = [one for one in examined if one.header is not None and one.header.owner == self.writer]
         found = 0

@@ -93,7 +93,7 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Observed:
     """All that the decision on one file depends on."""
 
     head: Head
@@ -123,7 +123,7 @@ class Row:
     followed: frozenset[bool] = frozenset((False, True))
     ends_as_named: frozenset[bool] = frozenset((False, True))
 
-    def applies(self, seen: Seen) -> bool:
+    def applies(self, seen: Observed) -> bool:
         return (
             seen.body in self.bodies
             and seen.head in self.heads
@@ -168,6 +168,6 @@ TABLE = (
 )
 
 
-def decide(seen: Seen) -> Decision:
+def decide(seen: Observed) -> Decision:
     """Return what the first row that applies says."""
     return next(row.decision for row in TABLE if row.applies(seen))

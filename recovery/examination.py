@@ -18,20 +18,20 @@ from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError
 from oms_journal.journal.format.contents import COLUMNS, DAMAGED, Contents
 from oms_journal.journal.format.footer import BadFooter, Summary
-from oms_journal.journal.format.headers import FileHeader, Previous
-from oms_journal.journal.format.records import MOVED
+from oms_journal.journal.format.headers import Ending, FileHeader
+from oms_journal.journal.format.records import MOVED, decode_low_water
 from oms_journal.journal.operations import LOW_WATER_KEY, Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.evidence import Evidence, Expected, gather, is_padding
 from oms_journal.journal.reading.walk import BadPayload, BadRange, Walk, walk
 from oms_journal.recovery.bad_blocks import unreadable_in
-from oms_journal.recovery.decision import Action, Body, Decision, Foot, Head, Seen, decide
+from oms_journal.recovery.decision import Action, Body, Decision, Foot, Head, Observed, decide
 from oms_journal.recovery.report import FileReport, Loss
-from oms_journal.recovery.survey import Task
+from oms_journal.recovery.survey import Candidate
 
 
 def losses_of(
-    task: Task, bad: Sequence[BadRange], payloads: Sequence[BadPayload], found: Walk, footer: Footer | None
+    task: Candidate, bad: Sequence[BadRange], payloads: Sequence[BadPayload], found: Walk, footer: Footer | None
 ) -> tuple[Loss, ...]:
     """Return what stood in the bad ranges and payloads of one file."""
     name = task.path.name
@@ -76,13 +76,13 @@ def _exact_loss(name: str, bad: BadRange, contents: Contents) -> Loss:
     )
 
 
-def _likely_loss(task: Task, bad: BadRange, found: Walk) -> Loss:
+def _likely_loss(task: Candidate, bad: BadRange, found: Walk) -> Loss:
     """Return which messages may have been in a range, by the numbers before and behind it."""
     first, last = bounds_of(task, bad, found.builder.build(found.end))
     return Loss(name=task.path.name, start=bad.start, end=bad.end, reason=bad.reason, numbers=between(first, last))
 
 
-def bounds_of(task: Task, bad: BadRange | Loss, contents: Contents) -> tuple[int, int]:
+def bounds_of(task: Candidate, bad: BadRange | Loss, contents: Contents) -> tuple[int, int]:
     """Return the lowest and the highest number that may have been added in a range; 0 where nobody knows it."""
     is_new = (contents.columns["kind"] == Operation.ADD) & ((contents.columns["flags"] & MOVED) == 0)
     offsets, numbers = contents.columns["offset"][is_new].astype(np.int64), contents.columns["number"][is_new]
@@ -109,10 +109,10 @@ def ranges_of(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
+class Examination:
     """One data file, judged."""
 
-    task: Task
+    task: Candidate
     size: int
     decision: Decision
     end: int  # behind the last frame to keep
@@ -150,7 +150,7 @@ class Examined:
         return self.task.header
 
     @property
-    def named(self) -> Previous | None:
+    def named(self) -> Ending | None:
         """How the file ended, as its successor says."""
         return self.task.named
 
@@ -170,7 +170,7 @@ class Examined:
         )
 
 
-def read_contents(disk: Disk, examined: Examined) -> Contents | None:
+def read_contents(disk: Disk, examined: Examination) -> Contents | None:
     """Return the operations of a file that is to be replayed; None for one that is not."""
     if examined.decision.action in (Action.REMOVE, Action.DROP, Action.ENTOMB) or examined.contents is not None:
         return examined.contents
@@ -199,7 +199,7 @@ class _Judged:
     is_disowned: bool = False  # what was cut had been told as failed
 
 
-def examine_frames(file: DataFile, task: Task, footer: Footer | BadFooter | None, identity: int) -> Examined:
+def examine_frames(file: DataFile, task: Candidate, footer: Footer | BadFooter | None, identity: int) -> Examination:
     """Return the judgement on a file whose frames have to be walked."""
     data = file.bytes()
     good_footer = footer if isinstance(footer, Footer) else None
@@ -226,8 +226,10 @@ def examine_frames(file: DataFile, task: Task, footer: Footer | BadFooter | None
     contents = replace(found.builder.build(found.end), has_gaps=found.has_gaps)
     mark_damaged(contents, judged.payloads)
     matches = task.named is None or found.has_gaps or ends_as(contents, identity, task.named)
-    decision = decide(Seen(head=head, body=body, foot=foot, is_followed=task.named is not None, ends_as_named=matches))
-    return Examined(
+    decision = decide(
+        Observed(head=head, body=body, foot=foot, is_followed=task.named is not None, ends_as_named=matches)
+    )
+    return Examination(
         task=replace(task, identity=identity),
         size=len(data),
         decision=decision,
@@ -248,7 +250,7 @@ def examine_frames(file: DataFile, task: Task, footer: Footer | BadFooter | None
     )
 
 
-def examine_swept(file: DataFile, task: Task, footer: Footer, bad: Sequence[BadPayload]) -> Examined:
+def examine_swept(file: DataFile, task: Candidate, footer: Footer, bad: Sequence[BadPayload]) -> Examination:
     """Return the judgement on a file whose frames are as its good footer has them, though its checksum is not right."""
     contents, identity = footer.contents(), footer.summary.header.identity
     contents = replace(contents, columns={name: contents.columns[name].copy() for name in COLUMNS})
@@ -256,9 +258,9 @@ def examine_swept(file: DataFile, task: Task, footer: Footer, bad: Sequence[BadP
     judged = _Judged(Walk(), (), (), (), tuple(bad), contents.end, 0, 0)
     matches = task.named is None or contents.has_gaps or ends_as(contents, identity, task.named)
     body, head = Body.BAD if bad else Body.PADDING, Head.ROTTED if task.is_rotted else Head.GOOD
-    seen = Seen(head=head, body=body, foot=Foot.GOOD, is_followed=task.named is not None, ends_as_named=matches)
+    seen = Observed(head=head, body=body, foot=Foot.GOOD, is_followed=task.named is not None, ends_as_named=matches)
     decision = decide(seen)
-    return Examined(
+    return Examination(
         task=replace(task, identity=identity),
         size=file.size(),
         decision=decision,
@@ -275,7 +277,7 @@ def examine_swept(file: DataFile, task: Task, footer: Footer, bad: Sequence[BadP
     )
 
 
-def ends_as(contents: Contents | Summary, identity: int, named: Previous) -> bool:
+def ends_as(contents: Contents | Summary, identity: int, named: Ending) -> bool:
     """Say whether a file ends where, and as, its successor says."""
     ending = (identity, contents.end, contents.last_commit, contents.chain)
     return ending == (named.identity, named.end, named.commit, named.chain)
@@ -283,8 +285,7 @@ def ends_as(contents: Contents | Summary, identity: int, named: Previous) -> boo
 
 def low_water_of(contents: Contents) -> int:
     """Return the first sequence that clean-up still needed, as the file has it, 0 where it does not."""
-    value = contents.value_head(LOW_WATER_KEY)
-    return int.from_bytes(value, "little") if value is not None and len(value) == 8 else 0
+    return decode_low_water(contents.value_head(LOW_WATER_KEY))
 
 
 def mark_damaged(contents: Contents, bad: Iterable[BadPayload]) -> None:
@@ -307,13 +308,13 @@ def _in_doubt(found: Walk, vouched: int) -> int | None:
     return 0 if offsets and first == offsets[0] else first
 
 
-def _successor(task: Task, footer: Footer | None) -> tuple[int, int]:
+def _successor(task: Candidate, footer: Footer | None) -> tuple[int, int]:
     if task.successor[0] or footer is None:
         return task.successor
     return footer.summary.successor, footer.summary.successor_identity
 
 
-def _judge(data: bytes, evidence: Evidence, task: Task) -> _Judged:
+def _judge(data: bytes, evidence: Evidence, task: Candidate) -> _Judged:
     """Sort out the bad places, and walk again up to where what is to be kept ends."""
     found, vouched, ranges, alignment = evidence.found, evidence.vouched, evidence.ranges, evidence.span.alignment
     all_padding = [bad_range for bad_range in ranges if is_padding(bad_range, found, task.header, alignment)]
@@ -342,7 +343,7 @@ def _vouched_end(evidence: Evidence) -> int:
     return max(ends, default=evidence.span.start)
 
 
-def _disowned(found: Walk, task: Task) -> int | None:
+def _disowned(found: Walk, task: Candidate) -> int | None:
     """Return where the first frame starts whose caller was told that it had failed; None for none."""
     if task.kept_commit is None:
         return None
@@ -380,7 +381,7 @@ def _body(judged: _Judged) -> Body:
     return Body.TORN if judged.cut_frames or judged.torn else Body.WHOLE
 
 
-def _head(task: Task, *, is_first_only: bool) -> Head:
+def _head(task: Candidate, *, is_first_only: bool) -> Head:
     if task.header is None:
         return Head.ROTTED
     if not task.is_rotted:

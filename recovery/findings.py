@@ -12,6 +12,7 @@ until that commit is durable: hold what is undelivered in the data files up to t
 """
 
 import contextlib
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,23 +21,23 @@ from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError
 from oms_journal.journal.files import MakeRoom, exists, put_in_place, read_whole
-from oms_journal.journal.format.headers import xxh3
+from oms_journal.journal.format.headers import CHECKSUM, xxh3
 from oms_journal.journal.names import ArchiveName
 from oms_journal.journal.reading import note as notes
 from oms_journal.journal.reserve import NO_SPACE
-from oms_journal.recovery.numbering import NUMBER_JUMP_BLIND, Numbers
+from oms_journal.recovery.numbering import NUMBER_JUMP_BLIND, NumberFloor
 from oms_journal.recovery.report import FileReport, Loss, Verdict
 
 UNREADABLE = f"{names.FOUND} cannot be read: what an interrupted start had found is told by the archives only"
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class EarlierFindings:
     """What interrupted starts have found; not `is_whole` where a note of theirs could not be read any more."""
 
     losses: tuple[Loss, ...] = ()
     torn: tuple[FileReport, ...] = ()
-    numbers: Numbers = field(default_factory=Numbers)
+    numbers: NumberFloor = field(default_factory=NumberFloor)
     is_whole: bool = True
 
     @property
@@ -44,13 +45,13 @@ class Noted:
         """Whether there is anything to tell, and not only numbers to keep clear of."""
         return bool(self.losses or self.torn or not self.is_whole)
 
-    def followed_by(self, files: Sequence[FileReport], numbers: Numbers) -> "Noted":
+    def followed_by(self, files: Sequence[FileReport], numbers: NumberFloor) -> "EarlierFindings":
         """Return this with what is found now; what of it is found again is told as it is now."""
         losses = together([loss for file in files for loss in file.losses], self.losses)
         torn = [file for file in files if file.verdict is Verdict.TORN]
         bad = {file.sequence for file in files if file.verdict is not Verdict.CLEAN}
         torn += [file for file in self.torn if file.sequence not in bad]
-        return Noted(losses, tuple(torn), self.numbers.joined(numbers), self.is_whole)
+        return EarlierFindings(losses, tuple(torn), self.numbers.joined(numbers), self.is_whole)
 
     def told_with(self, files: Sequence[FileReport], archives: Sequence[ArchiveName]) -> list[FileReport]:
         """Return the files with the verdict on those that an interrupted start has cut or removed as torn."""
@@ -62,7 +63,7 @@ class Noted:
         return [told[sequence] for sequence in sorted(told)]
 
 
-def note(disk: Disk, directory: Path, earlier: Noted, found: Noted, make_room: MakeRoom) -> None:
+def note(disk: Disk, directory: Path, earlier: EarlierFindings, found: EarlierFindings, make_room: MakeRoom) -> None:
     """Note, durably, what is about to be repaired; what was noted `earlier` is part of it. DiskError.
 
     What is only torn is no reason not to start: where there is no room for it, this start is the one that tells it.
@@ -77,7 +78,7 @@ def note(disk: Disk, directory: Path, earlier: Noted, found: Noted, make_room: M
             raise DiskError(path, failure, "write") from failure
 
 
-def _encode(found: Noted) -> bytes:
+def _encode(found: EarlierFindings) -> bytes:
     said = {
         "lost": [loss.as_dict() for loss in found.losses],
         "torn": [file.as_dict() for file in found.torn],
@@ -87,18 +88,18 @@ def _encode(found: Noted) -> bytes:
     return notes.encode(said)
 
 
-def noted(disk: Disk, directory: Path) -> Noted:
+def noted(disk: Disk, directory: Path) -> EarlierFindings:
     """Return what interrupted starts have noted. DiskError."""
     said = notes.read(disk, directory)
     if said is None:
-        return Noted()
+        return EarlierFindings()
     # It may have told numbers to keep clear of.
-    unreadable = Noted(numbers=Numbers(jump=NUMBER_JUMP_BLIND), is_whole=False)
+    unreadable = EarlierFindings(numbers=NumberFloor(jump=NUMBER_JUMP_BLIND), is_whole=False)
     try:
-        return Noted(
+        return EarlierFindings(
             losses=tuple(Loss.of(loss) for loss in said["lost"]),
             torn=tuple(FileReport.of(file) for file in said["torn"]),
-            numbers=Numbers(**{name: int(number) for name, number in dict(said["numbers"]).items()}),
+            numbers=NumberFloor(**{name: int(number) for name, number in dict(said["numbers"]).items()}),
             is_whole=bool(said["is_whole"]),
         )
     except (ValueError, TypeError, KeyError):
@@ -116,7 +117,7 @@ def _is_same(one: Loss, other: Loss) -> bool:
     return one.name == other.name and is_near
 
 
-def handed_over(disk: Disk, directory: Path, kept: Numbers) -> None:
+def handed_over(disk: Disk, directory: Path, kept: NumberFloor) -> None:
     """Forget what was noted: somebody has the report, or will have it at once. Let it be the last that a start does.
 
     Where numbers are to be `kept` clear of, which no file tells, the note of them stays. DiskError where all of the
@@ -124,9 +125,9 @@ def handed_over(disk: Disk, directory: Path, kept: Numbers) -> None:
     the note back, the next start tells it again.
     """
     path = directory / names.FOUND
-    if kept != Numbers():
+    if kept != NumberFloor():
         try:
-            put_in_place(disk, path, _encode(Noted(numbers=kept)), durably=True)
+            put_in_place(disk, path, _encode(EarlierFindings(numbers=kept)), durably=True)
         except OSError as failure:
             raise DiskError(path, failure, "write") from failure
         return
@@ -140,16 +141,16 @@ def handed_over(disk: Disk, directory: Path, kept: Numbers) -> None:
         disk.sync_directory(directory)
 
 
-_SIZE = 16  # the sequence and the checksum of its 8 bytes
+_INTENTION = struct.Struct("<Q")  # the sequence; its checksum follows
 
 
 def intend(disk: Disk, directory: Path, sequence: int, make_room: MakeRoom = lambda _: False) -> None:
     """Note, durably, what is to be held; an earlier intention that goes further stays. DiskError, FormatError."""
     wanted = max(sequence, intended(disk, directory))
-    data = wanted.to_bytes(8, "little")
+    data = _INTENTION.pack(wanted)
     path = directory / names.HOLD
     try:
-        put_in_place(disk, path, data + xxh3(data).to_bytes(8, "little"), durably=True, make_room=make_room)
+        put_in_place(disk, path, data + CHECKSUM.pack(xxh3(data)), durably=True, make_room=make_room)
     except OSError as failure:
         raise DiskError(path, failure, "write") from failure
 
@@ -160,9 +161,10 @@ def intended(disk: Disk, directory: Path) -> int:
     data = read_whole(disk, path)
     if data is None:
         return 0
-    if len(data) != _SIZE or xxh3(data[:8]) != int.from_bytes(data[8:], "little"):
+    said = data[: _INTENTION.size]
+    if data[len(said) :] != CHECKSUM.pack(xxh3(said)):
         raise FormatError(path, 0, "its checksum does not match; remove it to go on without holding anything")
-    return int.from_bytes(data[:8], "little")
+    return int(_INTENTION.unpack(said)[0])
 
 
 def done(disk: Disk, directory: Path) -> None:

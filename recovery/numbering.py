@@ -5,16 +5,16 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from oms_journal.index.live import Index
-from oms_journal.journal.format.headers import NUMBERS_MAX, FileHeader, Previous
+from oms_journal.journal.format.headers import NUMBERS_MAX, Ending, FileHeader
 from oms_journal.recovery.decision import Action
-from oms_journal.recovery.examination import Examined
+from oms_journal.recovery.examination import Examination
 from oms_journal.recovery.repair import Before
 
 NUMBER_JUMP = NUMBERS_MAX  # what is left of a file says nothing of how many it gave: so it may be all
 NUMBER_JUMP_BLIND = 1 << 46  # where nothing is left that says how far the numbers were: further than a restore goes
 
 
-class Numbers(NamedTuple):
+class NumberFloor(NamedTuple):
     """What messages, commits and files must keep clear of though no file tells it any more."""
 
     next_message: int = 0  # no number below may be given
@@ -22,18 +22,18 @@ class Numbers(NamedTuple):
     jump: int = 0  # how many more to leave out
     first_sequence: int = 1  # no file below was ever begun, where there is none that was
 
-    def joined(self, other: "Numbers") -> "Numbers":
-        return Numbers(*map(max, self, other))
+    def joined(self, other: "NumberFloor") -> "NumberFloor":
+        return NumberFloor(*map(max, self, other))
 
 
-def of_lost(examined: Sequence[Examined]) -> Numbers:
+def numbers_of_lost(examined: Sequence[Examination]) -> NumberFloor:
     """Return the numbers that what a start drops tells, or it reports; and the first sequence where none is left."""
     dropped = [one for one in examined if one.decision.action is Action.DROP]
     headers = [one.header for one in dropped if one.header is not None]
     reported = [last for one in examined for loss in one.losses for _, last in loss.numbers]
     is_kept = any(one.decision.action not in (Action.DROP, Action.REMOVE) for one in examined)
     is_first = not is_kept and not any(header.previous.sequence for header in headers)
-    return Numbers(
+    return NumberFloor(
         max([0, *(header.next_message for header in headers), *(last + 1 for last in reported)]),
         max((header.next_commit for header in headers), default=0),
         _jump_of(examined) if dropped else 0,
@@ -44,14 +44,16 @@ def of_lost(examined: Sequence[Examined]) -> Numbers:
 class Counters:
     """The numbers that must never come again, file by file, and how far the next ones keep clear of lost ones."""
 
-    def __init__(self, examined: Sequence[Examined], clear_of: Numbers, new_identity: Callable[[], bytes]) -> None:
+    def __init__(
+        self, examined: Sequence[Examination], clear_of: NumberFloor, new_identity: Callable[[], bytes]
+    ) -> None:
         known = [one.header for one in examined if one.header is not None]
         low_water = max((header.low_water for header in known), default=0)
         self._before = Before(database=known[-1].database if known else new_identity(), low_water=low_water)
         self._clear_of = clear_of
         self._jump = max(_jump_of(examined), clear_of.jump)
 
-    def take(self, header: FileHeader, ending: Previous, highest_commit: int) -> None:
+    def take(self, header: FileHeader, ending: Ending, highest_commit: int) -> None:
         """Note a file that is kept."""
         before = self._before
         self._before = replace(
@@ -70,15 +72,17 @@ class Counters:
         message, commit = max(message, self._clear_of.next_message), max(commit, self._clear_of.next_commit)
         return replace(self._before, next_message=message + self._jump, next_commit=commit + self._jump)
 
-    def kept(self, following: Before) -> Numbers:
+    def kept(self, following: Before) -> NumberFloor:
         """Return what the next start must keep clear of where this one goes on as it does and commits nothing."""
         before, clear = self._before, self._clear_of
         is_told = before.next_message >= clear.next_message and before.next_commit >= clear.next_commit
-        kept = Numbers() if is_told and not clear.jump else Numbers(following.next_message, following.next_commit)
+        kept = (
+            NumberFloor() if is_told and not clear.jump else NumberFloor(following.next_message, following.next_commit)
+        )
         return kept if before.previous.sequence else kept._replace(first_sequence=clear.first_sequence)
 
 
-def _jump_of(examined: Sequence[Examined]) -> int:
+def _jump_of(examined: Sequence[Examination]) -> int:
     """Return how many numbers to leave out for what these files may have lost: where any has, or the newest one had.
 
     That newest one may have given as many as a file can, behind what its header says. A file behind it that has no

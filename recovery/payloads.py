@@ -11,7 +11,7 @@ import numpy as np
 
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.live import Index
-from oms_journal.journal.background import courteous
+from oms_journal.journal.background import yielding
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError
 from oms_journal.journal.format.contents import DAMAGED, Contents
@@ -22,7 +22,7 @@ from oms_journal.journal.reading.evidence import Expected, gather
 from oms_journal.journal.reading.sweep import sweep
 from oms_journal.journal.reading.walk import BadPayload
 from oms_journal.recovery.decision import Action
-from oms_journal.recovery.examination import Examined, read_contents
+from oms_journal.recovery.examination import Examination, read_contents
 from oms_journal.recovery.report import FileReport, Unreadable
 
 UNREADABLE_MAX = 100  # of one file that are told one by one
@@ -30,7 +30,7 @@ _OTHER_ROWS = "the footer does not say what the frames do"
 _NUMBERS = "its messages' numbers are not behind those of the commit before"
 
 
-def with_payloads(disk: Disk, examined: Sequence[Examined], reports: Sequence[FileReport]) -> list[FileReport]:
+def with_payloads(disk: Disk, examined: Sequence[Examination], reports: Sequence[FileReport]) -> list[FileReport]:
     """Return the reports with what of each file cannot be read. DiskError.
 
     What a repair has found, and said, is told for as long as it is undelivered or a key's value.
@@ -38,7 +38,7 @@ def with_payloads(disk: Disk, examined: Sequence[Examined], reports: Sequence[Fi
     found = []
     live: Index | None = None
     for one, report in zip(examined, reports, strict=True):
-        with courteous():
+        with yielding():
             bad, contents = _bad_in(disk, one)
         if contents is not None and bad and (contents.columns["flags"] & DAMAGED).any():
             live = live or _index_of(disk, examined)
@@ -48,7 +48,7 @@ def with_payloads(disk: Disk, examined: Sequence[Examined], reports: Sequence[Fi
     return found
 
 
-def _bad_in(disk: Disk, examined: Examined) -> tuple[list[BadPayload | Unreadable], Contents | None]:
+def _bad_in(disk: Disk, examined: Examination) -> tuple[list[BadPayload | Unreadable], Contents | None]:
     """Return what cannot be read, and the contents of a file in which a repair may have found it."""
     if examined.decision.action is not Action.KEEP:
         return [*examined.bad_payloads, *_out_of_order(examined)], None
@@ -66,7 +66,7 @@ def _bad_in(disk: Disk, examined: Examined) -> tuple[list[BadPayload | Unreadabl
         raise DiskError(examined.path, failure, "read") from failure
 
 
-def _out_of_order(examined: Examined) -> Iterator[Unreadable]:
+def _out_of_order(examined: Examination) -> Iterator[Unreadable]:
     """Yield the commits whose messages have no number behind the one before: some of both are found by no number."""
     if examined.contents is None:
         return
@@ -92,7 +92,7 @@ def _walked(file: DataFile, footer: Footer) -> Iterator[BadPayload | Unreadable]
         yield Unreadable(kind="commit", file=file.path.name, offset=footer.summary.start, reason=_OTHER_ROWS)
 
 
-def _index_of(disk: Disk, examined: Sequence[Examined]) -> Index:
+def _index_of(disk: Disk, examined: Sequence[Examination]) -> Index:
     index = Index(WindowBounds())
     for one in examined:
         contents = read_contents(disk, one)

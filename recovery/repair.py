@@ -16,10 +16,11 @@ from typing import TypeVar
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, RecoveryRefused
+from oms_journal.journal.files import COPY_BYTES, are_same, build, copy, pieces
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import encode_footer, footer_start
 from oms_journal.journal.format.frames import FRAME_BYTES_MAX, FRAME_SIZE, GAP, encode_frame_head
-from oms_journal.journal.format.headers import SECTOR_BYTES, FileHeader, Previous, encode_headers, xxh3
+from oms_journal.journal.format.headers import SECTOR_BYTES, Ending, FileHeader, encode_headers, xxh3
 from oms_journal.journal.format.records import encode_gap
 from oms_journal.journal.names import ArchiveName
 from oms_journal.journal.reading.datafile import DataFile
@@ -27,10 +28,9 @@ from oms_journal.journal.reading.evidence import PROMISED_BYTES
 from oms_journal.journal.reading.walk import Span, walk
 from oms_journal.journal.reserve import NO_SPACE
 from oms_journal.recovery.decision import TORN_HEADER, Action
-from oms_journal.recovery.examination import Examined, mark_damaged, read_contents
+from oms_journal.recovery.examination import Examination, mark_damaged, read_contents
 from oms_journal.recovery.report import Verdict
 
-COPY_BYTES = 1 << 20
 _T = TypeVar("_T")
 
 
@@ -39,7 +39,7 @@ class Before:
     """What is known when it is a file's turn: how the file before it ended, and which numbers may come."""
 
     database: bytes
-    previous: Previous = field(default_factory=Previous)
+    previous: Ending = field(default_factory=Ending)
     owner: int = 0
     next_message: int = 1
     next_commit: int = 1
@@ -57,7 +57,7 @@ class Repaired:
     action: str
 
     @property
-    def ending(self) -> Previous:
+    def ending(self) -> Ending:
         """How the file ends, as its successor will say it."""
         assert self.header is not None and self.contents is not None
         return self.contents.ending(self.header)
@@ -72,7 +72,7 @@ class Repairer:
         self._make_room = make_room
         self._archives: dict[int, str | None] = {}  # of files that were archived before their turn, by sequence
 
-    def repair(self, examined: Examined, before: Before, following: Examined | None = None) -> Repaired:
+    def repair(self, examined: Examination, before: Before, following: Examination | None = None) -> Repaired:
         """Do what the decision says.
 
         Who wrote the footer of a file may have ended before its sync: it is synced before anything behind it is
@@ -90,7 +90,7 @@ class Repairer:
         except OSError as failure:
             raise DiskError(self._directory, failure, "write the repaired files in") from failure
 
-    def _settle(self, begun: Examined) -> None:
+    def _settle(self, begun: Examination) -> None:
         """Make durable what nothing vouches for, its first group: what a footer says was begun was promised.
 
         Its header, too, where one copy was torn: that would be damage from now on. It is archived as it was found.
@@ -104,7 +104,7 @@ class Repairer:
                 raise
             self._rewrite_in_place(begun, 0)
 
-    def _copy_of(self, examined: Examined, new: DiskFile) -> None:
+    def _copy_of(self, examined: Examination, new: DiskFile) -> None:
         source = self._disk.open(examined.path)
         try:
             _copy(source, source.size(), new)
@@ -112,7 +112,7 @@ class Repairer:
         finally:
             source.close()
 
-    def _repair(self, examined: Examined, before: Before) -> Repaired:
+    def _repair(self, examined: Examination, before: Before) -> Repaired:
         action = examined.decision.action
         if action is Action.KEEP:
             return Repaired(examined.sequence, read_contents(self._disk, examined), examined.header, None, "")
@@ -129,7 +129,7 @@ class Repairer:
         needed = max(examined.size, examined.end, examined.extent)
         return self._with_room(needed, lambda: self._rebuild(examined, before, archive))
 
-    def _seal(self, examined: Examined, before: Before) -> Repaired:
+    def _seal(self, examined: Examination, before: Before) -> Repaired:
         """Write the frames again with a footer; where there is no space, in their place and without."""
         try:
             return self._with_room(examined.end, lambda: self._rebuild(examined, before, None))
@@ -147,7 +147,7 @@ class Repairer:
         finally:
             file.close()
 
-    def _rewrite_in_place(self, examined: Examined, start: int) -> None:
+    def _rewrite_in_place(self, examined: Examination, start: int) -> None:
         """Write the last frames once more where they are and sync them: after a failed sync the page cache lies.
 
         A power cut in the middle costs nothing: what is written is what is there. A sector that holds durable bytes is
@@ -158,8 +158,7 @@ class Repairer:
         try:
             if not start:
                 _write_headers(examined, file)
-            for at in range(start, examined.end, COPY_BYTES):
-                file.write(file.read(min(COPY_BYTES, examined.end - at), at), at)
+            copy(file, file, start, examined.end)
             file.sync()
         finally:
             file.close()
@@ -181,7 +180,7 @@ class Repairer:
 
     # The archive.
 
-    def archive(self, examined: Examined) -> str | None:
+    def archive(self, examined: Examination) -> str | None:
         """Copy the file as it is to the next free archive name, durably; return the name. None without a file."""
         path = examined.path
         try:
@@ -193,7 +192,7 @@ class Repairer:
             versions = self._versions(examined.sequence)
             for version in versions:
                 name = ArchiveName(examined.sequence, version)
-                if self._is_identical(source, size, self._directory / str(name)):
+                if self._is_identical(source, self._directory / str(name)):
                     return str(name)
             version = max(versions, default=0) + 1
             if version > names.VERSION_MAX:
@@ -210,38 +209,20 @@ class Repairer:
         parsed = [names.parse(entry) for entry in self._disk.list(self._directory)]
         return sorted(name.version for name in parsed if isinstance(name, ArchiveName) and name.sequence == sequence)
 
-    def _is_identical(self, source: DiskFile, size: int, path: Path) -> bool:
+    def _is_identical(self, source: DiskFile, path: Path) -> bool:
         file = self._disk.open(path)
         try:
-            if file.size() != size:
-                return False
-            return all(
-                source.read(COPY_BYTES, at) == file.read(COPY_BYTES, at) for at in range(0, max(size, 1), COPY_BYTES)
-            )
+            return are_same(source, file)
         finally:
             file.close()
 
     def _build(self, path: Path, fill: Callable[[DiskFile], None]) -> None:
-        """Make a file beside the path, durable, and then give it that name, durably."""
-        new = path.with_name(names.unfinished(path.name))
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.unlink(new)
-        file = self._disk.create(new)
-        try:
-            fill(file)
-            file.sync()
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._disk.unlink(new)
-            raise
-        finally:
-            file.close()
-        self._disk.rename(new, path)
+        build(self._disk, path, fill)
         self._disk.sync_directory(self._directory)
 
     # The new file.
 
-    def _rebuild(self, examined: Examined, before: Before, archive: str | None) -> Repaired:
+    def _rebuild(self, examined: Examination, before: Before, archive: str | None) -> Repaired:
         stand_in = examined.header or _stand_in(examined, before)
         header = replace(stand_in, alignment=examined.alignment)
         if examined.decision.verdict is Verdict.DAMAGED:  # what says which files are not needed may be what it has lost
@@ -268,7 +249,7 @@ class Repairer:
         return Repaired(examined.sequence, contents, header, archive, examined.decision.action.value)
 
     def _new_bytes(
-        self, examined: Examined, header: FileHeader, archive: str, end: int, gaps: Sequence[tuple[int, int]]
+        self, examined: Examination, header: FileHeader, archive: str, end: int, gaps: Sequence[tuple[int, int]]
     ) -> bytearray:
         data = bytearray(end)
         if examined.decision.action is not Action.ENTOMB:
@@ -283,7 +264,7 @@ class Repairer:
         return data
 
 
-def _may_be_torn(examined: Examined) -> bool:
+def _may_be_torn(examined: Examination) -> bool:
     """Say whether a power cut may take commits that are written again in their place, and may have been acknowledged.
 
     With groups that are aligned to sectors, nothing is assumed of a sector that is written while the power goes, be it
@@ -294,20 +275,19 @@ def _may_be_torn(examined: Examined) -> bool:
     return bool((examined.contents.columns["offset"] >= examined.in_doubt).any())
 
 
-def _write_headers(examined: Examined, file: DiskFile) -> None:
+def _write_headers(examined: Examination, file: DiskFile) -> None:
     if examined.decision.row == TORN_HEADER and examined.header is not None:
         file.write(encode_headers(examined.header), 0)
 
 
 def _copy(source: DiskFile, size: int, file: DiskFile) -> None:
-    for at in range(0, size, COPY_BYTES):
-        data = source.read(COPY_BYTES, at)
+    for at, data in pieces(source, 0, size):
         if data.count(0) != len(data):  # what was only prepared stays a hole
             file.write(data, at)
     file.truncate(size)
 
 
-def _extent(examined: Examined, header: FileHeader) -> tuple[int, Sequence[tuple[int, int]]]:
+def _extent(examined: Examination, header: FileHeader) -> tuple[int, Sequence[tuple[int, int]]]:
     """Return where the rebuilt file's frames end, and which ranges become gap frames."""
     if examined.decision.action is Action.ENTOMB:
         end = examined.extent if examined.named is not None else max(examined.extent, header.start() + PROMISED_BYTES)
@@ -315,7 +295,7 @@ def _extent(examined: Examined, header: FileHeader) -> tuple[int, Sequence[tuple
     return examined.end, [(bad.start, bad.end) for bad in examined.bad_ranges]
 
 
-def _stand_in(examined: Examined, before: Before) -> FileHeader:
+def _stand_in(examined: Examination, before: Before) -> FileHeader:
     """Return a header for a file whose own is gone, from what its neighbours and its frames say."""
     near, identity = examined.task.near, examined.task.identity
     database = near.database if near is not None else before.database

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from oms_journal.index import duplicates, held
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.live import Index
 from oms_journal.index.table import NUMBER_MAX
@@ -31,31 +30,31 @@ from oms_journal.journal.errors import DiskError, IsBackup, RecoveryRefused
 from oms_journal.journal.files import exists
 from oms_journal.journal.format.footer import ranges
 from oms_journal.journal.format.headers import FileHeader
-from oms_journal.journal.lock import RENEW_SECONDS, Holder, Ownership
+from oms_journal.journal.lock import RENEW_SECONDS, DirectoryLock, Holder
 from oms_journal.journal.names import ArchiveName, DataFileName, UnfinishedName
 from oms_journal.journal.operations import MIB
-from oms_journal.journal.reading.message import FrameReader, Source
 from oms_journal.journal.reserve import Reserve, reserve_size
 from oms_journal.journal.writing.log import Opening
 from oms_journal.journal.writing.segment import Sealed
 from oms_journal.recovery import findings, place
 from oms_journal.recovery import findings as holding
 from oms_journal.recovery.bad_blocks import ForgivingDisk
-from oms_journal.recovery.continuation import Continuing
+from oms_journal.recovery.continuation import Continuation
 from oms_journal.recovery.decision import Action
-from oms_journal.recovery.examination import Examined, ranges_of, read_contents
-from oms_journal.recovery.numbering import Counters, Numbers, of_lost
+from oms_journal.recovery.examination import Examination, ranges_of
+from oms_journal.recovery.numbering import Counters, NumberFloor, numbers_of_lost
 from oms_journal.recovery.repair import Before, Repairer
+from oms_journal.recovery.replay import load_duplicates, load_held, replay
 from oms_journal.recovery.report import FileReport, Loss, RecoveryReport, Suspect, Verdict
 from oms_journal.recovery.restoring import OWNERS_APART, Split, refuse_unfinished
 from oms_journal.recovery.survey import refuse_newer
-from oms_journal.recovery.truncation import cut
+from oms_journal.recovery.truncation import truncate_at_first_damage
 from oms_journal.recovery.validation import Progress, examine_directory, no_progress
 
 SUSPECTS_MAX = 1000  # ranges of messages listed in a report
 
 
-def reach_of(lost: Iterable[Loss]) -> int:
+def last_damaged_sequence(lost: Iterable[Loss]) -> int:
     """Return the highest sequence of a file that has lost whole operations, removals perhaps among them; 0 for none.
 
     What is in that file, and before it, is suspect.
@@ -66,7 +65,7 @@ def reach_of(lost: Iterable[Loss]) -> int:
 
 def suspects(index: Index, lost: Iterable[Loss]) -> Iterator[Suspect]:
     """Yield what is live and no newer than a damaged place."""
-    reach = reach_of(lost)
+    reach = last_damaged_sequence(lost)
     if not reach:
         return  # all that is live would be walked, at every start
     older: list[int] = []
@@ -102,33 +101,34 @@ class RecoveryOptions:
     progress: Progress = no_progress
     seconds: Callable[[], float] = time.perf_counter
     new_identity: Callable[[], bytes] = lambda: uuid.uuid4().bytes
-    continuing: Continuing | None = None  # an opening of this process that failed
+    continuing: Continuation | None = None  # an opening of this process that failed
     passing: Holder | None = None  # an owner that was silent for long enough: it is taken over
     is_shared: bool = False  # with another host
     split: Split | None = None  # a backup was copied into the directory: another database goes on with it
     renew_seconds: float = RENEW_SECONDS
 
-    def claim(self, disk: Disk, directory: Path) -> Ownership:
+    def claim(self, disk: Disk, directory: Path) -> DirectoryLock:
         """Become the owner; DatabaseLocked, DiskError."""
-        return Ownership.acquire(
+        return DirectoryLock.acquire(
             disk, directory, passing=self.passing, is_shared=self.is_shared, renew_seconds=self.renew_seconds
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class StartResult:
     """A trustworthy directory, and all that is needed to go on with it."""
 
-    ownership: Ownership
+    ownership: DirectoryLock
     index: Index
     opening: Opening
     report: RecoveryReport
     files: dict[int, FileHeader]  # the data files that are there, by sequence
     sealed: tuple[Sealed, ...]  # the same, as a reader without the lock wants to know them
-    kept: Numbers = field(default_factory=Numbers)  # what the next start must keep clear of, where this commits nothing
+    # What the next start must keep clear of, where this commits nothing.
+    kept: NumberFloor = field(default_factory=NumberFloor)
 
 
-def start(disk: Disk, directory: Path, options: RecoveryOptions) -> Started:
+def start(disk: Disk, directory: Path, options: RecoveryOptions) -> StartResult:
     """Own the directory and make it trustworthy.
 
     DatabaseLocked when another opening has it, NotADatabase where no new one may be begun, IsBackup, RestoreUnfinished,
@@ -176,18 +176,14 @@ def recover(directory: Path | str, options: RecoveryOptions | None = None, *, dr
     began = options.seconds()
     run = _Start(disk, Path(directory), options)
     examined = run.examine()
-    index = Index(options.window)
-    for one in examined:
-        contents = read_contents(disk, one)
-        if contents is not None:
-            index.replay(contents, one.sequence)
+    index, _ = replay(disk, examined, options.window)
     files = [
         one.report(action=f"would be {one.decision.action.value}" if _needs_repair(one) else "") for one in examined
     ]
     return run.report(index, files, began)
 
 
-def _needs_repair(examined: Examined) -> bool:
+def _needs_repair(examined: Examination) -> bool:
     return examined.decision.action is not Action.KEEP
 
 
@@ -199,10 +195,10 @@ class _Start:
         self._directory = directory
         self._options = options
         self._notes: list[str] = []
-        self._earlier = self._found = findings.Noted()
+        self._earlier = self._found = findings.EarlierFindings()
         self._reserve = Reserve(self._disk, directory, reserve_size(options.data_file_bytes_max))
 
-    def run(self, ownership: Ownership, began: float) -> Started:
+    def run(self, ownership: DirectoryLock, began: float) -> StartResult:
         examined = self.examine()
         self._check_policy(examined)
         if self._options.continuing is not None:
@@ -242,7 +238,7 @@ class _Start:
             ownership.raise_to(highest_owner + 1)
         ahead = counters.before(index, is_followed=False)
         opening = _opening(ownership.number, examined, ahead, files, self._found.numbers.first_sequence)
-        return Started(
+        return StartResult(
             ownership=ownership,
             index=index,
             opening=opening if split is None else _parted(opening, split),
@@ -263,7 +259,7 @@ class _Start:
         except OSError as failure:
             raise DiskError(self._directory, failure, "tidy") from failure
 
-    def examine(self) -> list[Examined]:
+    def examine(self) -> list[Examination]:
         """Judge every file; a read error that passes is not one."""
         full, continuing = self._options.validation == "full", self._options.continuing
         for attempt in range(1, READ_ATTEMPTS + 1):
@@ -272,16 +268,16 @@ class _Start:
                 earlier = findings.noted(self._disk, self._directory)
                 found = examine_directory(self._disk, self._directory, self._options.progress, full=full, mark=mark)
                 if self._options.policy == "truncate":
-                    found = [cut(self._disk, one) for one in found]
+                    found = [truncate_at_first_damage(self._disk, one) for one in found]
                 reports = [one.report() for one in found]
-                self._earlier, self._found = earlier, earlier.followed_by(reports, of_lost(found))
+                self._earlier, self._found = earlier, earlier.followed_by(reports, numbers_of_lost(found))
                 return found
             except DiskError:
                 if attempt == READ_ATTEMPTS:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    def _check_policy(self, examined: Sequence[Examined]) -> None:
+    def _check_policy(self, examined: Sequence[Examination]) -> None:
         if self._options.policy != "refuse":
             return
         bad = [one for one in examined if one.decision.verdict is not Verdict.CLEAN]
@@ -290,7 +286,7 @@ class _Start:
             raise RecoveryRefused(f"{what} (nothing was changed; recover with another policy)")
 
     def _intend_to_hold(self) -> None:
-        split, reach = self._options.split, reach_of(self._found.losses)
+        split, reach = self._options.split, last_damaged_sequence(self._found.losses)
         if split is not None and split.holds:
             self._intend(split.sequence)
         elif self._options.hold_suspects and reach:
@@ -301,37 +297,15 @@ class _Start:
 
     def _load_engine_values(self, index: Index, files: dict[int, FileHeader]) -> None:
         """Read what clean-up carried forward of the duplicate window, and what is held back."""
-        window, lost_at = self._values(index, files, duplicates.KEY_PREFIX)
-        index.duplicates.load(window)
-        if lost_at:
+        identities = {sequence: header.identity for sequence, header in files.items()}
+        if lost_at := load_duplicates(self._disk, self._directory, index, identities):
             self._notes.append(f"part of the duplicate window is lost: it was in {DataFileName(lost_at)}")
-        ranges, lost_at = self._values(index, files, held.KEY_PREFIX)
-        index.held.load(ranges)
-        if lost_at:  # who waits for an operator waits longer, and nothing is handed out twice
+        if lost_at := load_held(self._disk, self._directory, index, identities):
+            # Who waits for an operator waits longer, and nothing is handed out twice.
             self._intend(lost_at)
             self._notes.append(
                 f"part of what is held back is lost: all that is undelivered up to {DataFileName(lost_at)} is held"
             )
-
-    def _values(self, index: Index, files: dict[int, FileHeader], prefix: bytes) -> tuple[list[bytes], int]:
-        """Return the values, and the last data file of those that cannot be read, 0 where all can. DiskError."""
-        values, lost_at = [], 0
-        for key in list(index.keyed.keys(prefix)):
-            version = index.keyed.find(key)
-            assert version is not None
-            path = self._directory / str(DataFileName(version.sequence))
-            try:
-                file = self._disk.open(path)
-                source = Source(file, path, files[version.sequence].identity, version.sequence)
-                value = FrameReader(source).value(key, version.offset)
-                file.close()
-            except OSError as failure:
-                raise DiskError(path, failure, "read") from failure
-            if isinstance(value, bytes):
-                values.append(value)
-            else:
-                lost_at = max(lost_at, version.sequence)
-        return values, lost_at
 
     def report(self, index: Index, files: Sequence[FileReport], began: float) -> RecoveryReport:
         """Return the report of what was found."""
@@ -365,7 +339,7 @@ class _Start:
 
 
 def _opening(
-    owner: int, examined: Sequence[Examined], before: Before, files: dict[int, FileHeader], first_sequence: int
+    owner: int, examined: Sequence[Examination], before: Before, files: dict[int, FileHeader], first_sequence: int
 ) -> Opening:
     """Return what the opening starts from: behind everything that is, or may have been, there."""
     newest = files[max(files)] if files else None

@@ -14,40 +14,40 @@ from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, NotThisDatabase
 from oms_journal.journal.format import manifest
-from oms_journal.journal.format.headers import ALIGNMENT_MIN, BadHeader, FileHeader, Previous
+from oms_journal.journal.format.headers import ALIGNMENT_MIN, BadHeader, Ending, FileHeader
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import SEQUENCE_MAX, DataFileName
 from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.journal.reading.neighbours import (
     beginnings,
-    is_grown,
+    files_of_passed_owners,
+    foreign_header,
+    goes_on_behind,
     is_its_own,
     is_moved_away,
-    late_files,
     next_commit,
     promised_files,
-    stranger,
     unnamed_files,
 )
 
-Named = Mapping[int, tuple[Previous, tuple[int, int]]]  # how files ended, and which later one says so
+Named = Mapping[int, tuple[Ending, tuple[int, int]]]  # how files ended, and which later one says so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Candidate:
     """One data file to examine, and what its neighbours say of it."""
 
     sequence: int
     path: Path
     header: FileHeader | None
     is_rotted: bool
-    named: Previous | None  # how it ended, as its successor's header says
+    named: Ending | None  # how it ended, as its successor's header says
     successor: tuple[int, int]
     identity: int | None = None  # as its header or a neighbour says
     is_promised: bool = False  # its first group was durable: the file before it names it, or has been cleaned up
     is_listed: bool = True
     is_late: bool = False  # a former owner wrote it, when the directory was another's already
-    stranger: FileHeader | None = None  # the header of another file, where its own should be
+    foreign_header: FileHeader | None = None  # the header of another file, where its own should be
     near: FileHeader | None = None  # of the directory, for a file whose own is gone: they share their lineage
     owner: int = 0  # of its successor, likewise
     alignment: int = ALIGNMENT_MIN  # of its neighbours, likewise
@@ -88,7 +88,7 @@ def refuse_newer(disk: Disk, directory: Path) -> None:
                 file.header()
 
 
-def survey(disk: Disk, directory: Path) -> list[Task]:
+def survey(disk: Disk, directory: Path) -> list[Candidate]:
     """Read every header, and say what is to be examined; files below the low-water mark are not.
 
     NotThisDatabase when the headers name different databases; NewerFormat; ManifestDamaged of a backup.
@@ -97,7 +97,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     wanted = {file.sequence for file in backup.files} if backup is not None else None
     files, strangers = _files(disk, directory, wanted)
     headers = {sequence: file.header for sequence, file in files.items()}
-    late = late_files(headers)
+    late = files_of_passed_owners(headers)
     kept = {sequence: header for sequence, header in headers.items() if header is not None and sequence not in late}
     low_water = max((one.low_water for one in (backup, *kept.values()) if one is not None), default=0)
     check_lineage(disk, directory, [*headers.items(), *_between(strangers, kept)], low_water)
@@ -116,7 +116,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
         highest = kept[successor[0]].next_message - 1 if successor[0] else 0
         identity = next((one.identity for one in (file.header, previous) if one is not None), promised.get(sequence))
         tasks.append(
-            Task(
+            Candidate(
                 sequence=sequence,
                 path=file.path,
                 header=file.header,
@@ -127,7 +127,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
                 is_promised=sequence in promised or sequence in unnamed,
                 is_listed=sequence in files,
                 is_late=sequence in late,
-                stranger=strangers.get(sequence),
+                foreign_header=strangers.get(sequence),
                 near=near,
                 owner=kept[successor[0]].owner if successor[0] else 0,
                 alignment=near.alignment if near else ALIGNMENT_MIN,
@@ -161,7 +161,7 @@ def _files(
     return files, strangers
 
 
-def _named(headers: Mapping[int, FileHeader], backup: Manifest | None) -> dict[int, tuple[Previous, tuple[int, int]]]:
+def _named(headers: Mapping[int, FileHeader], backup: Manifest | None) -> dict[int, tuple[Ending, tuple[int, int]]]:
     """Return how files ended and who says so: (sequence, identity) of the successor, 0 for a manifest."""
     found = {
         header.previous.sequence: (header.previous, (sequence, header.identity))
@@ -192,7 +192,7 @@ def _headers(file: DataFile) -> tuple[list[FileHeader | BadHeader], FileHeader |
     return copies, file.best_of(copies)
 
 
-def check_strangers(tasks: Iterable[Task], low_water: int) -> None:
+def check_strangers(tasks: Iterable[Candidate], low_water: int) -> None:
     """Raise NotThisDatabase for a file under another one's name, unless nothing can be lost with it.
 
     A file that was being prepared when the power went may show what its blocks held before: a file that is not
@@ -206,7 +206,7 @@ def check_strangers(tasks: Iterable[Task], low_water: int) -> None:
     newest = max((task.sequence for task in tasks if task.header is not None and not task.is_late), default=0)
     wanted = {task.sequence: task.identity for task in tasks if task.named is not None or task.is_promised}
     for task in tasks:
-        if (header := task.stranger) is None:
+        if (header := task.foreign_header) is None:
             continue
         is_expected = task.named is not None or task.is_promised
         is_wanted = wanted.get(header.sequence, 0) in (None, header.identity)
@@ -240,7 +240,7 @@ def check_lineage(
         copied = {file.sequence: file.identity for file in backup.files}
         return all(header is None or header.identity == copied.get(seq) for seq, header in headers)
 
-    found = stranger(headers, may_be_lost)
+    found = foreign_header(headers, may_be_lost)
     if found is not None:
         databases = sorted({header.database.hex() for _, header in headers if header is not None})
         raise NotThisDatabase(
@@ -256,7 +256,7 @@ def _check_split(disk: Disk, headers: Mapping[int, FileHeader], named: Named, di
         if header is None or not successor or header.database == headers[successor].database:
             continue
         path = directory / str(DataFileName(sequence))
-        if is_grown(disk, path, header, previous.end):
+        if goes_on_behind(disk, path, header, previous.end):
             raise NotThisDatabase(
                 f"{path} was written on by database {header.database.hex()} after byte {previous.end}, where database "
                 f"{headers[successor].database.hex()} was restored from it: these are files of two directories; "

@@ -17,11 +17,11 @@ from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.journal.reading.walk import BadRange, Span, Walk, walk
 from oms_journal.recovery.decision import Action
-from oms_journal.recovery.examination import Examined, bounds_of, ranges_of
+from oms_journal.recovery.examination import Examination, bounds_of, ranges_of
 from oms_journal.recovery.report import Loss
 
 
-def cut(disk: Disk, examined: Examined) -> Examined:
+def truncate_at_first_damage(disk: Disk, examined: Examination) -> Examination:
     """Return the judgement on a file whose good frames behind the first bad place are given up too. DiskError."""
     places = [bad.start for bad in examined.bad_ranges] + [bad.frame for bad in examined.bad_payloads]
     if not places or examined.decision.action is not Action.REBUILD:
@@ -43,7 +43,7 @@ def cut(disk: Disk, examined: Examined) -> Examined:
     )
 
 
-def _kept(disk: Disk, examined: Examined, first: int) -> Walk:
+def _kept(disk: Disk, examined: Examination, first: int) -> Walk:
     """Return the frames in front of the first bad place."""
     identity = examined.task.identity
     assert identity is not None, "no frame can be read without it, and the file is not rebuilt"
@@ -61,7 +61,7 @@ def _kept(disk: Disk, examined: Examined, first: int) -> Walk:
         raise DiskError(examined.path, failure, "read") from failure
 
 
-def _losses_behind(examined: Examined, first: int) -> Sequence[Loss]:
+def _losses_behind(examined: Examination, first: int) -> Sequence[Loss]:
     """Return all that is given up: what was lost by itself, and the good frames behind it.
 
     That is one loss, but for what nobody knows the numbers of: beside others it would look as if they were all.
@@ -85,13 +85,13 @@ def _losses_behind(examined: Examined, first: int) -> Sequence[Loss]:
     return losses
 
 
-def _is_unknown(examined: Examined, loss: Loss) -> bool:
+def _is_unknown(examined: Examination, loss: Loss) -> bool:
     assert examined.contents is not None, "its frames were walked"
     is_told = loss.is_exact or bool(loss.numbers) or not loss.is_range
     return not is_told and 0 in bounds_of(examined.task, loss, examined.contents)
 
 
-def _loss_between(examined: Examined, known: Sequence[Loss], start: int, end: int) -> Loss | None:
+def _loss_between(examined: Examination, known: Sequence[Loss], start: int, end: int) -> Loss | None:
     """Return the loss of what stands there, what is `known` to be lost by itself among it; None where nothing does."""
     assert examined.contents is not None, "its frames were walked"
     parts = [loss for loss in known if start <= loss.start < end]

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from oms_journal.journal.background import courteous
+from oms_journal.journal.background import yielding
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, JournalError
 from oms_journal.journal.format.contents import NO_FRAMES
@@ -23,9 +23,9 @@ from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.evidence import alignment_of_gap, looks_written
 from oms_journal.journal.reading.sweep import sweep
 from oms_journal.recovery.bad_blocks import unreadable_in
-from oms_journal.recovery.decision import Body, Foot, Head, Seen, decide
+from oms_journal.recovery.decision import Body, Foot, Head, Observed, decide
 from oms_journal.recovery.examination import (
-    Examined,
+    Examination,
     between,
     ends_as,
     examine_frames,
@@ -36,7 +36,7 @@ from oms_journal.recovery.examination import (
 from oms_journal.recovery.payloads import with_payloads
 from oms_journal.recovery.report import FileReport, Loss, Verdict
 from oms_journal.recovery.restoring import refuse_unfinished
-from oms_journal.recovery.survey import Task, check_lineage, check_strangers, survey
+from oms_journal.recovery.survey import Candidate, check_lineage, check_strangers, survey
 
 Progress = Callable[[str, int, int], None]
 HASH_THREADS = 2  # hashing and reading let go of the interpreter's lock
@@ -75,7 +75,7 @@ def validate_directory(
     return tuple(reports)
 
 
-def _writer(disk: Disk, directory: Path, newest: Examined) -> str:
+def _writer(disk: Disk, directory: Path, newest: Examination) -> str:
     """Return who is writing the newest file, "" when nobody is."""
     try:
         holder = read_holder(disk, directory)
@@ -87,8 +87,8 @@ def _writer(disk: Disk, directory: Path, newest: Examined) -> str:
 
 
 def examine_directory(
-    disk: Disk, directory: Path, progress: Progress, *, full: bool, mark: Callable[[Task], Task] | None = None
-) -> list[Examined]:
+    disk: Disk, directory: Path, progress: Progress, *, full: bool, mark: Callable[[Candidate], Candidate] | None = None
+) -> list[Examination]:
     """Examine every data file, and every one that should be there and is not, in the order of writing.
 
     What is to be examined is marked first, where somebody knows more of it than its neighbours do. DiskError, also
@@ -103,8 +103,8 @@ def examine_directory(
             continue
         total = sum(_size(disk, task.path) for task in tasks)
         done = 0
-        found: list[Examined] = []
-        with courteous():  # an unsealed file is walked in Python, and somebody may be committing in this process
+        found: list[Examination] = []
+        with yielding():  # an unsealed file is walked in Python, and somebody may be committing in this process
             for examined in _examine_all(disk, tasks, full=full, alone=not full or total < ALONE_BYTES):
                 found.append(examined)
                 done += examined.size
@@ -120,7 +120,7 @@ def examine_directory(
     raise DiskError(directory, OSError(FASTER), "read")
 
 
-def _examine_all(disk: Disk, tasks: Sequence[Task], *, full: bool, alone: bool) -> Iterator[Examined]:
+def _examine_all(disk: Disk, tasks: Sequence[Candidate], *, full: bool, alone: bool) -> Iterator[Examination]:
     """Yield the judgement on every file, in order."""
     if alone:
         yield from (examine(disk, task, full=full) for task in tasks)
@@ -129,7 +129,9 @@ def _examine_all(disk: Disk, tasks: Sequence[Task], *, full: bool, alone: bool) 
         yield from pool.map(lambda task: examine(disk, task, full=full), tasks)
 
 
-def as_followed(disk: Disk, tasks: Sequence[Task], found: Sequence[Examined], *, full: bool) -> list[Examined]:
+def as_followed(
+    disk: Disk, tasks: Sequence[Candidate], found: Sequence[Examination], *, full: bool
+) -> list[Examination]:
     """Return what was found, with files examined anew whose successors were begun after the headers had been read.
 
     Such a file was judged as the newest one: up to what vouched for itself, or for what was there by then. Its
@@ -145,9 +147,9 @@ def as_followed(disk: Disk, tasks: Sequence[Task], found: Sequence[Examined], *,
     return result
 
 
-def _behind_others(disk: Disk, found: Sequence[Examined], *, full: bool) -> list[Examined]:
+def _behind_others(disk: Disk, found: Sequence[Examination], *, full: bool) -> list[Examination]:
     """Return what was found, with files without a header examined anew: theirs are no numbers of those before them."""
-    result: list[Examined] = []
+    result: list[Examination] = []
     for one in found:
         if one.header is None and any(not loss.is_exact for loss in one.losses):
             first = 1 + max((_highest(disk, before) for before in result), default=0)
@@ -157,7 +159,7 @@ def _behind_others(disk: Disk, found: Sequence[Examined], *, full: bool) -> list
     return result
 
 
-def _highest(disk: Disk, examined: Examined) -> int:
+def _highest(disk: Disk, examined: Examination) -> int:
     """Return the highest number of a message that a file has added, 0 for none. DiskError."""
     contents = read_contents(disk, examined)
     return ranges(contents).added[1] if contents is not None else 0
@@ -168,7 +170,7 @@ def has_gone_since(failure: DiskError, directory: Path) -> bool:
     return isinstance(failure.failure, FileNotFoundError) and failure.path != directory
 
 
-def _has_gone(examined: Examined) -> bool:
+def _has_gone(examined: Examination) -> bool:
     """Say whether a file was listed and is not there any more: clean-up has been at work meanwhile."""
     return examined.decision.row == "missing" and examined.task.is_listed
 
@@ -182,7 +184,7 @@ def _size(disk: Disk, path: Path) -> int:
         raise DiskError(path, failure, "read") from failure
 
 
-def examine(disk: Disk, task: Task, *, full: bool) -> Examined:
+def examine(disk: Disk, task: Candidate, *, full: bool) -> Examination:
     """Examine one data file; DiskError when it cannot be read.
 
     Whoever reads without the lock may read one part before a change and the next one behind it. That looks like damage,
@@ -198,11 +200,11 @@ def examine(disk: Disk, task: Task, *, full: bool) -> Examined:
     return found
 
 
-def _damage_of(examined: Examined) -> tuple[object, ...]:
+def _damage_of(examined: Examination) -> tuple[object, ...]:
     return examined.decision, examined.bad_ranges, examined.bad_padding, examined.bad_payloads
 
 
-def _examine_once(disk: Disk, task: Task, *, full: bool) -> Examined:
+def _examine_once(disk: Disk, task: Candidate, *, full: bool) -> Examination:
     try:
         with DataFile(disk, task.path) as file:
             return _examine(file, task, full=full)
@@ -212,12 +214,12 @@ def _examine_once(disk: Disk, task: Task, *, full: bool) -> Examined:
         raise DiskError(task.path, failure, "read") from failure
 
 
-def _examine(file: DataFile, task: Task, *, full: bool) -> Examined:
+def _examine(file: DataFile, task: Candidate, *, full: bool) -> Examination:
     size = file.size()
     if task.header is None and file.is_zero():
         return _without_frames(task, size, Body.ZERO, "nothing but zeros where frames were promised")
-    if task.stranger is not None:
-        reason = f"it holds what {DataFileName(task.stranger.sequence)} held: of its own nothing was durable"
+    if task.foreign_header is not None:
+        reason = f"it holds what {DataFileName(task.foreign_header.sequence)} held: of its own nothing was durable"
         return _without_frames(task, size, Body.STALE, reason)
     if task.header is None and isinstance(header := file.header(), FileHeader):
         # Prepared when the headers were read, and begun since: somebody is writing in the directory.
@@ -238,17 +240,17 @@ def _examine(file: DataFile, task: Task, *, full: bool) -> Examined:
     return examine_frames(file, task, footer, task.identity)
 
 
-def _without_frames(task: Task, size: int, body: Body, reason: str, *, extent: int = 0) -> Examined:
+def _without_frames(task: Candidate, size: int, body: Body, reason: str, *, extent: int = 0) -> Examination:
     """Return the judgement on a file in which no frame can be read."""
     is_followed = task.named is not None or task.is_promised
-    decision = decide(Seen(head=Head.NONE, body=body, foot=Foot.ABSENT, is_followed=is_followed))
+    decision = decide(Observed(head=Head.NONE, body=body, foot=Foot.ABSENT, is_followed=is_followed))
     extent = task.named.end if task.named is not None else extent
     losses: tuple[Loss, ...] = ()
     was_empty = task.named is not None and task.named.chain == NO_FRAMES
     if decision.verdict is Verdict.DAMAGED and not was_empty:
         numbers = between(*task.numbers)
         losses = (Loss(name=task.path.name, start=0, end=max(extent, 1), reason=reason, numbers=numbers),)
-    return Examined(
+    return Examination(
         task=task,
         size=size,
         decision=decision,
@@ -262,12 +264,12 @@ def _without_frames(task: Task, size: int, body: Body, reason: str, *, extent: i
     )
 
 
-def _agrees(footer: Footer, task: Task) -> bool:
+def _agrees(footer: Footer, task: Candidate) -> bool:
     summary = footer.summary
     return summary.header == task.header and (task.named is None or summary.end == task.named.end)
 
 
-def _sealed(file: DataFile, task: Task, footer: Footer, *, full: bool) -> Examined:
+def _sealed(file: DataFile, task: Candidate, footer: Footer, *, full: bool) -> Examination:
     """Judge a file with a good footer: by its checksum, and only where that fails frame by frame."""
     summary, header = footer.summary, task.header
     assert header is not None
@@ -280,7 +282,7 @@ def _sealed(file: DataFile, task: Task, footer: Footer, *, full: bool) -> Examin
         if bad is None:
             return examine_frames(file, task, footer, header.identity)
         return examine_swept(file, task, footer, bad)
-    seen = Seen(
+    seen = Observed(
         head=Head.ROTTED if task.is_rotted else Head.GOOD,
         body=Body.WHOLE,
         foot=Foot.GOOD,
@@ -288,7 +290,7 @@ def _sealed(file: DataFile, task: Task, footer: Footer, *, full: bool) -> Examin
         ends_as_named=matches,
     )
     decision = decide(seen)
-    return Examined(
+    return Examination(
         task=task,
         size=file.size(),
         decision=decision,
@@ -302,7 +304,7 @@ def _sealed(file: DataFile, task: Task, footer: Footer, *, full: bool) -> Examin
     )
 
 
-def _reason(task: Task, row: str) -> str:
+def _reason(task: Candidate, row: str) -> str:
     if row == "damaged header":
         return "one copy of the header does not match its checksum, or is another file's"
     named = task.named

@@ -1,4 +1,8 @@
-"""The one Spark session that all tests share. Where there is no Java they are skipped, with what to install."""
+"""The one Spark session that all tests share. Where there is no Java they are skipped, with what to install.
+
+In `make test` Spark interprets its queries: to generate Java for each, and to compile that, takes a third of its time.
+Where the whole is asked for, it generates code, as it does for users.
+"""
 
 import atexit
 import signal
@@ -18,16 +22,17 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts sooner; small data
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
 }
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @pytest.fixture(scope="session")
-def spark() -> "SparkSession":
+def spark(pytestconfig: pytest.Config) -> "SparkSession":
     """A session with the source `omsjournal`; what Java and the workers say is not shown."""
-    return shared_session()
+    return shared_session(is_interpreted="not whole" in pytestconfig.getoption("markexpr"))
 
 
 @cache
-def shared_session() -> "SparkSession":
+def shared_session(*, is_interpreted: bool) -> "SparkSession":
     """Start Spark, at the first call, until the tests end."""
     pytest.importorskip("pyspark", reason="Spark is not installed: pip install -e '.[analysis]'")
     with warnings.catch_warnings():
@@ -41,7 +46,8 @@ def shared_session() -> "SparkSession":
             pytest.skip(str(failure))
         until_the_end = ExitStack()
         on_interrupt = signal.getsignal(signal.SIGINT)
-        session = until_the_end.enter_context(quiet_session(master=MASTER, name="tests", settings=SETTINGS))
+        settings = SETTINGS | (INTERPRETED if is_interpreted else {})
+        session = until_the_end.enter_context(quiet_session(master=MASTER, name="tests", settings=settings))
         signal.signal(signal.SIGINT, on_interrupt)  # Ctrl-C is for the tests, also for those of Ctrl-C
         atexit.register(until_the_end.close)
         return session

@@ -1,7 +1,8 @@
 """`python -m bench.broker.peers`: `oms serve` beside other brokers that run here, with the same client and messages.
 
 A peer is named with `--peer NAME=HOST:PORT[:LOGIN:PASSCODE]`. Each is measured by turns with ours, in one run; what is
-reported is ours in relation to it. `bench/peers.md` says how to start them with durable messages and disk syncs.
+reported is ours in relation to it. `docs/how-to/compare-with-other-brokers.md` says how to start them with durable
+messages and disk syncs.
 """
 
 import argparse

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.callers import scratch
 from bench.engine.memory import weigh
-from bench.engine.reopening import open_seconds
+from bench.engine.opening import open_seconds
 from bench.measure import Row, Settings, alternate_times, time_text
 from oms_journal import Options
 from oms_journal.broker.attributes.attributes import built_in

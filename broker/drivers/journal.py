@@ -50,7 +50,7 @@ from oms_journal.database.drafting import first_of
 from oms_journal.database.options import Options
 from oms_journal.database.stats import CleanupReport
 from oms_journal.database.unit import Unit
-from oms_journal.index.duplicates import Scope, Seen
+from oms_journal.index.duplicates import KnownIdentifier, Scope
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import (
     CannotContinue,
@@ -142,7 +142,7 @@ class JournalStore(StoreDriver):
         self._reclaimed_at = -1  # the commit behind which there was no room to be made
         self._messages: list[Message] = []  # loaded, and not written yet
         self._records: dict[str, bytes] = {}
-        self._identifiers: dict[Scope, Seen] = {}
+        self._identifiers: dict[Scope, KnownIdentifier] = {}
         self._loaded_bytes = 0
         self._is_loading = False
 
@@ -167,7 +167,7 @@ class JournalStore(StoreDriver):
 
     def _take_hold(self) -> None:
         """Let the broker hold what the engine holds back: it would not hold units of work, but messages. StoreError."""
-        if not holds_back(self._database.look()) or not is_brokers(self):
+        if not holds_back(self._database.state()) or not is_brokers(self):
             return
         if read_mark(self.record, RESTORED_KEY) is None:
             self.commit(Changes(puts=[Put(RESTORED_KEY, NOTHING_SAID)]))
@@ -178,8 +178,8 @@ class JournalStore(StoreDriver):
 
     @property
     def opened(self) -> Opened:
-        look = self._database.look()
-        return Opened(look.database.hex(), look.owner)
+        state = self._database.state()
+        return Opened(state.database.hex(), state.owner)
 
     @property
     def waited_seconds(self) -> float:
@@ -301,13 +301,13 @@ class JournalStore(StoreDriver):
 
     def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         try:
-            yield from read_records(self._readable().look(), prefix)
+            yield from read_records(self._readable().state(), prefix)
         except (DiskError, DatabaseClosed) as failure:
             raise StoreUnavailable(str(failure)) from failure
 
     def values(self, prefix: str) -> Iterator[Values]:
         try:
-            for found in bulk.values(self._readable().look(), prefix):
+            for found in bulk.values(self._readable().state(), prefix):
                 yield Values(found.keys, found.values, found.damaged)
         except (DiskError, DatabaseClosed) as failure:
             raise StoreUnavailable(str(failure)) from failure
@@ -320,10 +320,10 @@ class JournalStore(StoreDriver):
             raise StoreUnavailable(str(failure)) from failure
 
     def identifiers(self) -> Iterator[StoredIdentifier]:
-        yield from identifiers_of(self._readable().look())
+        yield from identifiers_of(self._readable().state())
 
     def highest(self) -> int:
-        return self._readable().look().next_message - 1
+        return self._readable().state().next_message - 1
 
     def is_empty(self) -> bool:
         return not self.message_count() and next(self._readable().keys(), None) is None
@@ -332,9 +332,9 @@ class JournalStore(StoreDriver):
         return self._readable().undelivered_count()
 
     def free_bytes(self) -> int | None:
-        look = self._readable().look()
+        state = self._readable().state()
         try:
-            return look.disk.free_bytes(look.directory)
+            return state.disk.free_bytes(state.directory)
         except OSError:
             return None
 
@@ -364,7 +364,7 @@ class JournalStore(StoreDriver):
 
     def files(self) -> Sequence[FileRow]:
         try:
-            return of_journal(self._readable().look())
+            return of_journal(self._readable().state())
         except (DiskError, DatabaseClosed) as failure:
             raise StoreUnavailable(str(failure)) from failure
 
@@ -385,7 +385,9 @@ class JournalStore(StoreDriver):
                 self._loaded_bytes += len(record.value)
             case StoredIdentifier():
                 scope = record.queue.encode(), record.producer.encode()
-                self._identifiers[scope] = Seen(record.first, record.messages, record.digest, record.added, 0)
+                self._identifiers[scope] = KnownIdentifier(
+                    record.first, record.messages, record.digest, record.added, 0
+                )
             case LastNumber():
                 self._write_loaded()
                 self._end_numbers(database, record.number)

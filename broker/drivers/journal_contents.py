@@ -10,10 +10,10 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.driver import nothing_to_unload
 from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, StartRefused, StoreUnavailable
 from oms_journal.broker.store.stored import StoredIdentifier, StoredMessage
-from oms_journal.database import questions
+from oms_journal.database import queries
 from oms_journal.database.bulk import values
-from oms_journal.database.bulk.locked import Standstill
-from oms_journal.database.questions import Look
+from oms_journal.database.bulk.locked import LockedView
+from oms_journal.database.queries import DatabaseState
 from oms_journal.index.held import KEY_PREFIX
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import JournalError
@@ -41,24 +41,24 @@ def stored(message: Message) -> StoredMessage:
     )
 
 
-def read_records(look: Look, prefix: str) -> Iterator[tuple[str, bytes]]:
+def read_records(state: DatabaseState, prefix: str) -> Iterator[tuple[str, bytes]]:
     """Yield the keys with the prefix and their values, in order; MessageUnreadable."""
-    for key, value in values.in_order(look, prefix):
+    for key, value in values.in_order(state, prefix):
         if value is None:
             raise MessageUnreadable(f"the value of key {key.decode()} is damaged")
         yield key.decode(), value
 
 
-def holds_back(look: Look) -> bool:
+def holds_back(state: DatabaseState) -> bool:
     """Say whether the engine holds messages back: a restore has made it do so, or a repair that was asked to."""
-    with look.ledger.lock:
-        return any(True for _ in look.ledger.index.keyed.keys(KEY_PREFIX))
+    with state.ledger.lock:
+        return any(True for _ in state.ledger.index.keyed.keys(KEY_PREFIX))
 
 
-def identifiers_of(look: Look) -> Iterator[StoredIdentifier]:
+def identifiers_of(state: DatabaseState) -> Iterator[StoredIdentifier]:
     """Yield the producers' identifiers of the duplicate window, the oldest first."""
-    with look.ledger.lock:
-        entries = look.ledger.index.duplicates.every()
+    with state.ledger.lock:
+        entries = state.ledger.index.duplicates.every()
     for (queue, producer), seen in entries.items():
         yield StoredIdentifier(queue.decode(), producer.decode(), seen.first, seen.messages, seen.digest, seen.time)
 
@@ -66,11 +66,11 @@ def identifiers_of(look: Look) -> Iterator[StoredIdentifier]:
 class JournalSource:
     """What is read of a store while it is moved. Made by `open`."""
 
-    def __init__(self, standstill: Standstill) -> None:
+    def __init__(self, standstill: LockedView) -> None:
         self.place = str(standstill.directory)
         self.identity = standstill.identity
         self._standstill = standstill
-        self._look = standstill.look()
+        self._state = standstill.state()
 
     @classmethod
     def open(cls, directory: str | Path, *, disk: Disk | None = None) -> "JournalSource":
@@ -79,38 +79,38 @@ class JournalSource:
         if not has_data(disk, path):
             raise nothing_to_unload(path)
         try:
-            return cls(Standstill.open(path, disk=disk))
+            return cls(LockedView.open(path, disk=disk))
         except JournalError as failure:
             raise StartRefused(Code.RESTART_FAILED, f"the persistent store cannot be unloaded: {failure}") from failure
 
     def record(self, key: str) -> bytes | None:
-        if key == RESTORED_KEY and holds_back(self._look):
+        if key == RESTORED_KEY and holds_back(self._state):
             return b"{}"  # as the first start would find it (`journal.py`)
         return next((value for found, value in self.records(key) if found == key), None)
 
     def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         try:
-            yield from read_records(self._look, prefix)
+            yield from read_records(self._state, prefix)
         except JournalError as failure:
             raise StoreUnavailable(str(failure)) from failure
 
     def messages(self) -> Iterator[StoredMessage]:
         try:
-            yield from map(stored, questions.undelivered(self._look.ledger, self._look.files, None))
+            yield from map(stored, queries.undelivered(self._state.ledger, self._state.files, None))
         except JournalError as failure:
             raise StoreUnavailable(str(failure)) from failure
 
     def identifiers(self) -> Iterator[StoredIdentifier]:
-        return identifiers_of(self._look)
+        return identifiers_of(self._state)
 
     def highest(self) -> int:
         return self._standstill.highest
 
     def message_count(self) -> int:
-        return questions.undelivered_count(self._look.ledger, None)
+        return queries.undelivered_count(self._state.ledger, None)
 
     def record_count(self) -> int:
-        return sum(1 for _ in questions.keys(self._look.ledger, ""))
+        return sum(1 for _ in queries.keys(self._state.ledger, ""))
 
     def close(self) -> None:
         self._standstill.close()

@@ -31,7 +31,7 @@ from oms_journal.broker.kernel.state.effects import (
 )
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.database.asynchronous import Pace
-from oms_journal.journal.background import courteous
+from oms_journal.journal.background import yielding
 
 T = TypeVar("T")
 SLACK_SECONDS = 0.001  # by which a timer of the loop may be early
@@ -372,7 +372,7 @@ class LoopDispatcher:
 
     def _flush_in_thread(self, batch: Sequence[Commit | Barrier]) -> None:
         # Else a busy loop keeps the interpreter for long behind the sync, and the callers wait.
-        with courteous():
+        with yielding():
             told = self._carried_out(batch)
         with contextlib.suppress(RuntimeError):  # the loop was closed, and with it every caller
             self._loop.call_soon_threadsafe(self._hear, batch, told)

@@ -50,7 +50,7 @@ from oms_journal.broker.store.start import (
     StoreError,
     StoreUnavailable,
 )
-from oms_journal.database.bulk.locked import Standstill
+from oms_journal.database.bulk.locked import LockedView
 from oms_journal.database.bulk.values import in_order
 from oms_journal.database.options import system_clock
 from oms_journal.journal.disk import RealDisk
@@ -72,7 +72,7 @@ class Loading:
         self._attributes = attributes
         self._report = report
         self._store: PersistentStore | None = None
-        self._standstill: Standstill | None = None  # a journal with an unfinished load, locked and not opened
+        self._standstill: LockedView | None = None  # a journal with an unfinished load, locked and not opened
         self._mark: LoadMark | None = None
         self._decoder = Decoder()
         self.stage = Stage.EMPTY
@@ -209,9 +209,9 @@ class Loading:
         self._store = self._standstill = None
 
 
-def _record(standstill: Standstill, key: str) -> bytes | None:
+def _record(standstill: LockedView, key: str) -> bytes | None:
     """Return the value of a key, None where it is not there or cannot be read."""
-    return next((value for found, value in in_order(standstill.look(), key) if found == key.encode()), None)
+    return next((value for found, value in in_order(standstill.state(), key) if found == key.encode()), None)
 
 
 def _mark_in(value: bytes) -> LoadMark:
@@ -223,8 +223,8 @@ def _mark_in(value: bytes) -> LoadMark:
         ) from failure
 
 
-def _standstill(attributes: Attributes) -> Standstill:
+def _standstill(attributes: Attributes) -> LockedView:
     try:
-        return Standstill.open(place_of(attributes)[1], forgives=True)
+        return LockedView.open(place_of(attributes)[1], forgives=True)
     except JournalError as failure:
         raise StartRefused(Code.RESTART_FAILED, f"the persistent store cannot be opened: {failure}") from failure

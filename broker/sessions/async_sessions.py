@@ -140,10 +140,9 @@ class AsyncSession:
         self, service: AnyService | None, body: bytes, *, conv_id: str | None = None, **said: Unpack[Said]
     ) -> UnitStatus:
         """Send a unit of work of one message, committed: to a new conversation of the service, or into one."""
-        fields = term_fields(said)
-        return unit_status(
-            await self.ask(self.speaker.send(Option.COMMIT, self.speaker.to(service, conv_id), body, fields))
-        )
+        speaker = self.speaker
+        request = speaker.send(Option.COMMIT, speaker.to(service, conv_id), body, term_fields(said))
+        return unit_status(await self.ask(request))
 
     def unit_of_work(
         self, service: AnyService | None = None, *, conv_id: str | None = None, **terms: Unpack[Terms]
@@ -187,7 +186,7 @@ class AsyncSession:
     async def deregister(self, service: AnyService | None = None, option: Option = Option.NONE) -> None:
         """Serve it no longer, or none at all; QUIESCE lets conversations end, IMMED backs out what is under way."""
         named = None if service is None else names(service)
-        fields = {} if named is None else service_fields(named)
+        fields: dict[str, Any] = {} if named is None else service_fields(named)
         checked(await self.ask(self.speaker.request(Function.DEREGISTER, option, **fields)))
         if named is None:
             self._services.clear()

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from oms_journal.database.questions import Look, explain
-from oms_journal.database.stats import CleanupReport
+from oms_journal.database.queries import DatabaseState
+from oms_journal.database.stats import CleanupReport, explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +135,9 @@ class MakesRoom(Protocol):
         """Make room; return what was done once it is. StoreUnavailable."""
 
 
-def of_journal(look: Look) -> list[FileRow]:
+def of_journal(state: DatabaseState) -> list[FileRow]:
     """Return the data files of a message database, from its own figures."""
-    return [_row(found.as_dict()) for found in explain(look)]
+    return [_row(found.as_dict()) for found in explain(state)]
 
 
 def of_sqlite(file: Path, *, page_bytes: int, pages: int, free_pages: int) -> FileRow:

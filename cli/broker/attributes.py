@@ -3,20 +3,19 @@
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from oms_journal.broker.attributes.attributes import Attributes, Shown, built_in, read_attributes
+from oms_journal.broker.attributes.example import example_of
+from oms_journal.broker.attributes.text import AttributesInvalid
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import Usage
 
-if TYPE_CHECKING:  # the broker is imported when the command needs it
-    from oms_journal.broker.attributes.attributes import Attributes, Shown
-    from oms_journal.broker.attributes.text import AttributesInvalid
-
 FAULTS_SHOWN = 20  # to a person; --json has all
 
-File = Annotated[
+FileToCheck = Annotated[
     Path | None,
     typer.Argument(
         metavar="FILE",
@@ -32,7 +31,7 @@ Example = Annotated[
 ]
 
 
-def attributes(file: File = None, example: Example = False, as_json: options.AsJson = False) -> None:
+def attributes(file: FileToCheck = None, example: Example = False, as_json: options.AsJson = False) -> None:
     """Check a broker's attribute file, show the values that count.
 
     Names file, line and attribute of everything that is wrong, and exits 2. Of
@@ -42,10 +41,6 @@ def attributes(file: File = None, example: Example = False, as_json: options.AsJ
     The defaults are those of EntireX, with DEFAULT-VALUES=OMS those of a start
     without a file.
     """
-    from oms_journal.broker.attributes.attributes import built_in, read_attributes
-    from oms_journal.broker.attributes.example import example_of
-    from oms_journal.broker.attributes.text import AttributesInvalid
-
     if example:
         for line in example_of(built_in()).splitlines():
             output.print_line(line)
@@ -63,7 +58,7 @@ def attributes(file: File = None, example: Example = False, as_json: options.AsJ
 
 
 def failure_of(
-    invalid: "AttributesInvalid", *, as_json: bool, options_of: Mapping[str, str] = MappingProxyType({})
+    invalid: AttributesInvalid, *, as_json: bool, options_of: Mapping[str, str] = MappingProxyType({})
 ) -> Usage:
     """Return what ends the command: the one fault, or how many were told before it.
 
@@ -83,7 +78,7 @@ def failure_of(
     return Usage(text, faults=[fault._asdict() | {"code": fault.code.value} for fault in faults])
 
 
-def _print(found: "Attributes", *, said_in: str) -> None:
+def _print(found: Attributes, *, said_in: str) -> None:
     scopes: dict[tuple[str, str], list[Shown]] = {}
     for shown in found.effective_values():
         scopes.setdefault((shown.section, shown.definition), []).append(shown)

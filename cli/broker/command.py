@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from oms_journal.broker.admin.commands import COMMANDS
 from oms_journal.cli import options, output
-from oms_journal.cli.broker import held, operator
+from oms_journal.cli.broker import operator
 from oms_journal.cli.broker.queries import shown
 from oms_journal.cli.failures import Usage
 from oms_journal.cli.output import Column, counted, printable
@@ -23,7 +24,7 @@ _OPTIONS = (
     *(f"LEVEL{number}" for number in range(1, 9)),
 )
 
-Words = Annotated[
+CommandWords = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[COMMAND] [OBJECT] [OPTION] [NAME=VALUE]...",
@@ -33,7 +34,7 @@ Words = Annotated[
 ]
 
 
-Except = Annotated[
+ExceptAtBroker = Annotated[
     Path | None,
     typer.Option(
         "--except",
@@ -44,8 +45,8 @@ Except = Annotated[
 
 
 def command(  # noqa: PLR0913 - the command line's options
-    words: Words = None,
-    known: Except = None,
+    words: CommandWords = None,
+    known: ExceptAtBroker = None,
     yes: options.Yes = False,
     broker: operator.Broker = operator.BROKER_DEFAULT,
     user: operator.User = "",
@@ -80,23 +81,27 @@ def command(  # noqa: PLR0913 - the command line's options
 
 def _release_rest(server: operator.Server, order: dict[str, Any], known: Path, *, yes: bool, as_json: bool) -> None:
     """Release what is held but for what a file names, which is discarded as PROCESSED."""
-    held.check(order)
-    split = held.compared(server, order, held.names_in(known))
-    if split.found and not split.has:
+    from oms_journal.cli.broker import held  # takes the engine, which no other command to a broker does
+
+    held.check_order(order)
+    found, split = held.compare_list(server, order, held.names_in(known))
+    if found and not split.discarded:
         output.note(f"nothing of what is held is named in {known}: is it the right list?")
-    if not yes and split.found:
+    if not yes and found:
         if not sys.stdin.isatty():
             raise Usage("there is no terminal to ask on: give --yes to RELEASE without a question")
-        question = f"Discard {len(split.has):,} as PROCESSED, which {known} names, and release {split.lacks:,}?"
+        question = (
+            f"Discard {len(split.discarded):,} as PROCESSED, which {known} names, and release {len(split.released):,}?"
+        )
         typer.confirm(printable(question), abort=True, err=True)
     done = {"DISCARD": 0, "RELEASE": 0}
-    for each in held.orders(order, split):
-        done[each["command"]] += held.given(server, each)
-    found = {"released": done["RELEASE"], "discarded": done["DISCARD"], "unknown": split.unknown}
+    for each in held.orders(order, found, split):
+        done[each["command"]] += held.give_order(server, each)
+    released, discarded = done["RELEASE"], done["DISCARD"]
     if as_json:
-        output.print_json(found)
+        output.print_json({"released": released, "discarded": discarded, "unknown": split.unknown})
         return
-    output.print_line(f"{found['released']:,} released, {found['discarded']:,} discarded as PROCESSED")
+    output.print_line(f"{released:,} released, {discarded:,} discarded as PROCESSED")
     if split.unknown:
         output.print_line(f"{split.unknown:,} of what {known} names {'is' if split.unknown == 1 else 'are'} not held")
 
@@ -129,8 +134,6 @@ def _value(name: str, value: str) -> Any:
 
 def _confirm(order: dict[str, Any], *, yes: bool) -> None:
     """Ask before something is lost or somebody cut off; without a terminal there is nobody to ask."""
-    from oms_journal.broker.admin.commands import COMMANDS
-
     known = COMMANDS.get(order["command"].replace("_", "-"))
     if yes or known is None or not known.destroys:
         return

@@ -15,7 +15,9 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 import typer
 
+from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.reachability import checked_url, reason_of, trusting
+from oms_journal.broker.service_text import service_of_queue
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 from oms_journal.cli.output import printable
 
@@ -167,9 +169,6 @@ def said_of(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
 
 def _queue(name: str) -> tuple[str, str, str]:
     """Return the names of the service that a queue is."""
-    from oms_journal.broker.codes import BrokerError
-    from oms_journal.broker.service_text import service_of_queue
-
     try:
         return service_of_queue(name)
     except BrokerError as refused:

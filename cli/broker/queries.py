@@ -34,7 +34,7 @@ _AGES = frozenset(
 _TIMES = frozenset(("p50", "p90", "p99", "p999", "longest"))
 BAR = 40  # characters of the longest bar
 
-Words = Annotated[
+QueryWords = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[OBJECT] [NAME=VALUE]...",
@@ -44,8 +44,8 @@ Words = Annotated[
 ]
 
 
-def information(  # noqa: PLR0913 - the command line's options
-    words: Words = None,
+def query(  # noqa: PLR0913 - the command line's options
+    words: QueryWords = None,
     columns: Annotated[
         str, typer.Option("--columns", "-c", metavar="A,B,…", help="These columns; `all` for all of them.")
     ] = "",

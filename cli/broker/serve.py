@@ -10,22 +10,30 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from oms_journal.broker.attributes.attributes import Attributes
+from oms_journal.broker.attributes.keywords import START_OF_MODE
+from oms_journal.broker.attributes.text import AttributesInvalid
+from oms_journal.broker.embedded.beginning import attributes_of
 from oms_journal.broker.reachability import PORT_MAX
+from oms_journal.broker.server.migration.exchange import MoveFailed
+from oms_journal.broker.server.runtime.state import PortRefused
+from oms_journal.broker.server.runtime.systemd import STATE_DIRECTORY, Systemd, unit_file
+from oms_journal.broker.server.security.access import AccessRefused
+from oms_journal.broker.server.server import Server, StoreTaken
+from oms_journal.broker.server.standby.standby import StandbyEnds
+from oms_journal.broker.store.start import StartRefused
 from oms_journal.cli import options, output
 from oms_journal.cli.broker.attributes import failure_of
 from oms_journal.cli.failures import ExitCode, Failure, Usage, meaning
 from oms_journal.cli.output import printable
 from oms_journal.cli.progress import ProgressBar
+from oms_journal.journal.errors import DatabaseLocked, NotADatabase
 
-if TYPE_CHECKING:  # the broker is imported when the command needs it
-    from oms_journal.broker.attributes.attributes import Attributes
-    from oms_journal.broker.server.server import Server
-
-File = Annotated[
+FileToServe = Annotated[
     Path | None,
     typer.Argument(
         metavar="ATTRIBUTE-FILE",
@@ -66,7 +74,7 @@ IsUnit = Annotated[bool, typer.Option("--systemd-unit", help="Print a unit file 
 
 
 def serve(  # noqa: PLR0913 - one for each option
-    file: File = None,
+    file: FileToServe = None,
     spool: Annotated[
         Path | None,
         typer.Option("--spool", "-s", envvar="SPOOL_DIRECTORY", metavar="DIR", help="The spool directory."),
@@ -95,8 +103,6 @@ def serve(  # noqa: PLR0913 - one for each option
     With PSTORE-UNLOAD here and PSTORE-LOAD at the partner it moves the store
     there, whole and compared, and ends by itself.
     """
-    from oms_journal.broker.server.server import Server
-
     given: dict[str, str | int | None] = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
     if is_unit:
         said = given | {"run_mode": run_mode, "partner": partner, "erase": erase}
@@ -112,15 +118,8 @@ def serve(  # noqa: PLR0913 - one for each option
     _run_to_its_end(partial(Server, attributes, report=report, create=create, erase=erase), as_json=as_json)
 
 
-def _run_to_its_end(make: Callable[..., "Server"], *, as_json: bool) -> None:
+def _run_to_its_end(make: Callable[..., Server], *, as_json: bool) -> None:
     """Run the server until it ends. Failure where it cannot serve, or another broker has its store."""
-    from oms_journal.broker.server.migration.exchange import MoveFailed
-    from oms_journal.broker.server.runtime.state import PortRefused
-    from oms_journal.broker.server.security.access import AccessRefused
-    from oms_journal.broker.server.server import StoreTaken
-    from oms_journal.broker.server.standby.standby import StandbyEnds
-    from oms_journal.broker.store.start import StartRefused
-
     try:
         with ProgressBar(is_bytes=False, is_long=True) as bar:
             asyncio.run(_run(partial(make, show=bar), as_json=as_json))
@@ -134,8 +133,6 @@ def _run_to_its_end(make: Callable[..., "Server"], *, as_json: bool) -> None:
 
 def _mode(run_mode: str | None, partner: str | None, *, create: bool) -> dict[str, str | int | None]:
     """Return the attributes of a run mode: what it takes as PSTORE goes with it. Usage where it begins no store."""
-    from oms_journal.broker.attributes.keywords import START_OF_MODE
-
     said: dict[str, str | int | None] = {}
     if run_mode is not None:
         said["run_mode"] = run_mode
@@ -151,7 +148,7 @@ def _mode(run_mode: str | None, partner: str | None, *, create: bool) -> dict[st
     return said
 
 
-def _check_erasable(attributes: "Attributes") -> None:
+def _check_erasable(attributes: Attributes) -> None:
     """Raise Usage where the start would open no store of its own, which --erase could empty."""
     broker = attributes.broker
     if broker.run_mode != "STANDARD":
@@ -160,9 +157,7 @@ def _check_erasable(attributes: "Attributes") -> None:
         raise Usage("--erase begins with an empty store, and PSTORE=NO has none: say PSTORE=COLD, HOT or WARM")
 
 
-async def _run(make: Callable[..., "Server"], *, as_json: bool) -> None:
-    from oms_journal.broker.server.runtime.systemd import Systemd
-
+async def _run(make: Callable[..., Server], *, as_json: bool) -> None:
     async with Systemd(os.environ) as systemd:
 
         def ready(addresses: list[str]) -> None:
@@ -183,8 +178,6 @@ async def _run(make: Callable[..., "Server"], *, as_json: bool) -> None:
 
 def _unit(file: Path | None, spool: Path | None, said: Mapping[str, str | int | None]) -> str:
     """Return the unit file of a server that is called like this one, with absolute paths."""
-    from oms_journal.broker.server.runtime.systemd import STATE_DIRECTORY, unit_file
-
     if said.get("erase") is not None:
         raise Usage("--erase is for one start: in a unit file it would erase the store at each restart")
     program = Path(sys.argv[0]).absolute()
@@ -205,10 +198,7 @@ def _unit(file: Path | None, spool: Path | None, said: Mapping[str, str | int | 
 
 def _attributes(
     file: Path | None, spool: Path | None, said: Mapping[str, str | int | None], *, as_json: bool
-) -> "Attributes":
-    from oms_journal.broker.attributes.text import AttributesInvalid
-    from oms_journal.broker.embedded.beginning import attributes_of
-
+) -> Attributes:
     if said.get("host") == "":
         raise Usage("--host is an empty text; give the name or the address of an interface, as in 127.0.0.1")
     if spool is not None and spool.exists() and not spool.is_dir():
@@ -226,8 +216,6 @@ def _attributes(
 
 
 def _start_failure(refused: Exception) -> Failure:
-    from oms_journal.journal.errors import DatabaseLocked, NotADatabase
-
     cause = refused.__cause__
     if isinstance(cause, NotADatabase):
         return meaning(cause)

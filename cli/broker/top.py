@@ -28,7 +28,7 @@ HOME, TO_THE_END, LINE_END = "\x1b[H", "\x1b[J", "\x1b[K"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Sample:
     """What one look has found."""
 
     moment: float  # seconds of a clock that only goes forward
@@ -57,11 +57,11 @@ def top(  # noqa: PLR0913 - the command line's options
     """
     server = operator.Server(broker, user, password, ca_file)
     is_drawn = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not as_json
-    before: Seen | None = None
+    before: Sample | None = None
     with _screen(is_drawn=is_drawn):
         for shown in _times(count, interval):
             try:
-                seen: Seen | None = look(server, time.monotonic())
+                seen: Sample | None = look(server, time.monotonic())
                 failure = ""
             except Failure as refused:
                 if not shown and not before:
@@ -111,14 +111,14 @@ def _print(lines: Sequence[str], *, is_drawn: bool) -> None:
     sys.stdout.write(HOME + "\r\n".join(texts) + TO_THE_END)
 
 
-def look(server: operator.Server, moment: float) -> Seen:
+def look(server: operator.Server, moment: float) -> Sample:
     """Ask the server for everything that is shown. Failure."""
     limit = [("limit", str(SERVICES_MAX))]
     (broker,) = server.get("info", "BROKER", has="rows")["rows"]
     if broker.get("refusal"):
-        return Seen(moment=moment, broker=broker, statistics={}, latency={}, services=(), topics=())
+        return Sample(moment=moment, broker=broker, statistics={}, latency={}, services=(), topics=())
     (statistics,) = server.get("info", "STATISTICS", has="rows")["rows"]
-    return Seen(
+    return Sample(
         moment=moment,
         broker=broker,
         statistics=statistics,
@@ -128,7 +128,7 @@ def look(server: operator.Server, moment: float) -> Seen:
     )
 
 
-def _document(seen: Seen) -> Mapping[str, Any]:
+def _document(seen: Sample) -> Mapping[str, Any]:
     names = ("broker", "statistics", "latency", "services", "topics")
     return {name: getattr(seen, name) for name in names}
 
@@ -136,7 +136,7 @@ def _document(seen: Seen) -> Mapping[str, Any]:
 # The view; pure.
 
 
-def view(seen: Seen, before: Seen | None) -> list[str]:
+def view(seen: Sample, before: Sample | None) -> list[str]:
     """Return the lines of one view."""
     broker = seen.broker
     head = f"{broker['broker_id']}  {broker['run_mode']}  up {age_text(broker['uptime'])}  {broker['partner']}".rstrip()
@@ -169,7 +169,7 @@ def view(seen: Seen, before: Seen | None) -> list[str]:
 class _Rates:
     """How much a counter has grown in a second."""
 
-    def __init__(self, seen: Seen, before: Seen | None) -> None:
+    def __init__(self, seen: Sample, before: Sample | None) -> None:
         self._now = seen.statistics
         self._before = before.statistics if before is not None else {}
         self.seconds = seen.moment - before.moment if before is not None else 0.0
@@ -186,7 +186,7 @@ def rate_text(now: Mapping[str, Any], before: Mapping[str, Any], name: str, seco
     return f"{found:,.0f}" if found >= 10 or found == 0 else f"{found:.1f}"
 
 
-def _services(seen: Seen, before: Seen | None) -> list[str]:
+def _services(seen: Sample, before: Sample | None) -> list[str]:
     """Return the services, those first where most waits."""
     earlier = {_name(row): row for row in before.services} if before is not None else {}
     seconds = seen.moment - before.moment if before is not None else 0.0
@@ -208,7 +208,7 @@ def _services(seen: Seen, before: Seen | None) -> list[str]:
     return _table(["service", "servers", "waiting", "delivering", "oldest", "in/s", "out/s", "given back"], rows)
 
 
-def _topics(seen: Seen) -> list[str]:
+def _topics(seen: Sample) -> list[str]:
     rows = [
         [row["topic"], f"{row['subscribers']:,}", f"{row['publications']:,}", f"{row['largest_lag']:,}"]
         for row in sorted(seen.topics, key=lambda each: (-each["largest_lag"], each["topic"]))

@@ -6,34 +6,27 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from importlib.util import find_spec
+from typing import Any
 
-import typer
-
+from oms_journal.broker.block import Option, ServiceName
+from oms_journal.broker.client.connect import connect
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.destinations import ToService, parse_destination
+from oms_journal.broker.reachability import checked_url
+from oms_journal.broker.service_text import service_of_queue
+from oms_journal.broker.sessions.requests import Message, unit_status
+from oms_journal.broker.sessions.sessions import Session
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 
-if TYPE_CHECKING:  # the broker's client is imported when a server is spoken to
-    from oms_journal.broker.block import ServiceName
-    from oms_journal.broker.sessions.requests import Message
-    from oms_journal.broker.sessions.sessions import Session
-
-Url = Annotated[
-    str | None,
-    typer.Option(
-        "--broker",
-        metavar="URL",
-        help="A broker's HTTP address: QUEUE is one of its queues, or /service/CLASS/SERVER/SERVICE.",
-    ),
-]
 _USER, _PASSWORD, _CA_FILE = "OMS_USER", "OMS_PASSWORD", "OMS_CA_FILE"  # variables of the environment
 _MEANING = {"0008": ExitCode.NO, "0020": ExitCode.USAGE}  # of classes of return codes: denied, and a mistake of ours
 
 
-def send(url: str, name: str, payload: bytes, *, properties: Mapping[str, str], producer: str | None) -> dict[str, Any]:
+def send_unit(
+    url: str, name: str, payload: bytes, *, properties: Mapping[str, str], producer: str | None
+) -> dict[str, Any]:
     """Send a unit of work of one message, durably; return what it is. Its conversation ends with it."""
-    from oms_journal.broker.block import Option
-    from oms_journal.broker.sessions.requests import unit_status
-
     service = _service(name)
     beside = {"properties": dict(properties), "producer": producer or ""}
     with _logged_on(url) as session:
@@ -56,7 +49,7 @@ class Wanted:
     wait: float | bool  # seconds for each unit; True: as long as it takes
 
 
-def receive(url: str, name: str, wanted: Wanted, printing: Callable[["Message"], None]) -> int:
+def receive_units(url: str, name: str, wanted: Wanted, printing: Callable[[Message], None]) -> int:
     """Print the messages of units of work, commit each unit once it was printed; return how many messages there were.
 
     What ends the command before that, a closed pipe or Ctrl-C, leaves the unit to be received again.
@@ -76,7 +69,7 @@ def receive(url: str, name: str, wanted: Wanted, printing: Callable[["Message"],
     return received
 
 
-def document(message: "Message") -> dict[str, Any]:
+def document(message: Message) -> dict[str, Any]:
     """Return the message as JSON has it, the payload as base64."""
     return {
         "uowid": message.uowid,
@@ -92,11 +85,7 @@ def document(message: "Message") -> dict[str, Any]:
     }
 
 
-def _service(name: str) -> "ServiceName":
-    from oms_journal.broker.codes import BrokerError
-    from oms_journal.broker.destinations import ToService, parse_destination
-    from oms_journal.broker.service_text import service_of_queue
-
+def _service(name: str) -> ServiceName:
     try:
         found = parse_destination(name) if name.startswith("/") else ToService(service_of_queue(name))
     except BrokerError as refused:
@@ -107,14 +96,8 @@ def _service(name: str) -> "ServiceName":
 
 
 @contextmanager
-def _logged_on(url: str) -> Iterator["Session"]:
+def _logged_on(url: str) -> Iterator[Session]:
     """Log on for the block, as OMS_USER or who runs the command; what the broker refuses is the command's failure."""
-    from importlib.util import find_spec
-
-    from oms_journal.broker.client.connect import connect
-    from oms_journal.broker.codes import BrokerError, Code
-    from oms_journal.broker.reachability import checked_url
-
     if find_spec("httpx") is None:
         raise Failure("--broker takes an extra: pip install 'oms-journal[server]'", ExitCode.UNUSABLE)
     try:

@@ -2,28 +2,40 @@
 
 import getpass
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from oms_journal.broker.rights import Right
+from oms_journal.broker.server.security.passwords import PasswordHash, hash_password
+from oms_journal.broker.server.security.users import (
+    Patterns,
+    User,
+    Users,
+    UsersInvalid,
+    checked_name,
+    pattern_of,
+    read_users,
+    rewriting,
+)
 from oms_journal.cli import options, output
 from oms_journal.cli.arguments import Command, Group
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 
-if TYPE_CHECKING:  # the broker is imported when the command needs it
-    from collections.abc import Iterator
+user = typer.Typer(
+    name="user",
+    cls=Group,
+    help="Say who may log on to a server, and may do what.",
+    rich_markup_mode=None,
+    add_completion=False,
+)
 
-    from oms_journal.broker.server.security.passwords import PasswordHash
-    from oms_journal.broker.server.security.users import Patterns, User, Users
-
-user = typer.Typer(name="user", cls=Group, rich_markup_mode=None, add_completion=False)
-
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The users file, mode 0600.", show_default=False)]
+UsersFile = Annotated[Path, typer.Argument(metavar="FILE", help="The users file, mode 0600.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="USER", help="The user, as programs log on.", show_default=False)]
 Pattern = Annotated[
     list[str],
@@ -48,14 +60,12 @@ Which = Annotated[RightName, typer.Argument(metavar="RIGHT", help="send, receive
 
 
 @user.command(cls=Command)
-def add(file: File, name: Name, as_json: options.AsJson = False) -> None:
+def add(file: UsersFile, name: Name, as_json: options.AsJson = False) -> None:
     """Add a user, with a password that is asked for, and no rights yet.
 
     Makes the file where there is none. Without a terminal the password is the
     first line of standard input.
     """
-    from oms_journal.broker.server.security.users import User, checked_name
-
     with _refusing():
         checked_name(name)
         if name in _users(file, is_new=True):
@@ -66,7 +76,7 @@ def add(file: File, name: Name, as_json: options.AsJson = False) -> None:
 
 
 @user.command(cls=Command)
-def remove(file: File, name: Name, as_json: options.AsJson = False) -> None:
+def remove(file: UsersFile, name: Name, as_json: options.AsJson = False) -> None:
     """Remove a user; its connections to a running server end within seconds."""
     with _refusing():
         _known(_users(file), name)
@@ -75,7 +85,7 @@ def remove(file: File, name: Name, as_json: options.AsJson = False) -> None:
 
 
 @user.command(cls=Command)
-def password(file: File, name: Name, as_json: options.AsJson = False) -> None:
+def password(file: UsersFile, name: Name, as_json: options.AsJson = False) -> None:
     """Give a user another password, which is asked for."""
     with _refusing():
         _known(_users(file), name)
@@ -85,21 +95,21 @@ def password(file: File, name: Name, as_json: options.AsJson = False) -> None:
 
 
 @user.command(cls=Command)
-def allow(file: File, name: Name, right: Which, patterns: Pattern, as_json: options.AsJson = False) -> None:
+def allow(file: UsersFile, name: Name, right: Which, patterns: Pattern, as_json: options.AsJson = False) -> None:
     """Allow a user something, and take back that just this was denied."""
     _change_rights(file, name, right, patterns, is_allowed=True)
     _say(f"{name} may {right.value} {', '.join(patterns)}", as_json, user=name, allowed={right.value: patterns})
 
 
 @user.command(cls=Command)
-def deny(file: File, name: Name, right: Which, patterns: Pattern, as_json: options.AsJson = False) -> None:
+def deny(file: UsersFile, name: Name, right: Which, patterns: Pattern, as_json: options.AsJson = False) -> None:
     """Deny a user something, whatever else allows it."""
     _change_rights(file, name, right, patterns, is_allowed=False)
     _say(f"{name} may not {right.value} {', '.join(patterns)}", as_json, user=name, denied={right.value: patterns})
 
 
 @user.command("list", cls=Command)
-def list_users(file: File, as_json: options.AsJson = False) -> None:
+def list_users(file: UsersFile, as_json: options.AsJson = False) -> None:
     """List the users and their rights; of passwords nothing is shown."""
     with _refusing():
         users = _users(file)
@@ -115,14 +125,14 @@ def list_users(file: File, as_json: options.AsJson = False) -> None:
     output.print_table(columns, rows)
 
 
-def _rows(found: "User") -> "Iterator[tuple[str, str, str]]":
+def _rows(found: User) -> Iterator[tuple[str, str, str]]:
     for word, patterns in (("may", found.allow), ("may not", found.deny)):
         for right, each in patterns.items():
             if each:
                 yield word, right.value, ", ".join(each)
 
 
-def _shown(found: "User") -> Mapping[str, Any]:
+def _shown(found: User) -> Mapping[str, Any]:
     allowed, denied = (
         {right.value: list(each) for right, each in patterns.items() if each} for patterns in (found.allow, found.deny)
     )
@@ -140,10 +150,8 @@ def _say(text: str, as_json: bool, **facts: Any) -> None:
 
 
 @contextmanager
-def _refusing() -> "Iterator[None]":
+def _refusing() -> Iterator[None]:
     """Tell what is wrong with the file or the arguments as a failure of the command."""
-    from oms_journal.broker.server.security.users import UsersInvalid
-
     try:
         yield
     except UsersInvalid as invalid:
@@ -155,35 +163,28 @@ def _refusing() -> "Iterator[None]":
         raise Usage(str(refused)) from None
 
 
-def _users(file: Path, *, is_new: bool = False) -> "Users":
-    from oms_journal.broker.server.security.users import read_users
-
+def _users(file: Path, *, is_new: bool = False) -> Users:
     return {} if is_new and not file.exists() else read_users(file)
 
 
-def _known(users: "Users", name: str) -> "User":
+def _known(users: Users, name: str) -> User:
     try:
         return users[name]
     except KeyError:
         raise Failure(f"there is no user {name}; `oms user list` shows who there is", ExitCode.NO) from None
 
 
-def _change(file: Path, change: "Callable[[Users], Users]", *, is_new: bool = False) -> None:
+def _change(file: Path, change: Callable[[Users], Users], *, is_new: bool = False) -> None:
     """Write what the change makes of the file as it is by now."""
-    from oms_journal.broker.server.security.users import rewriting
-
     with rewriting(file) as write:
         write(change(_users(file, is_new=is_new)))
 
 
 def _change_rights(file: Path, name: str, right: RightName, patterns: list[str], *, is_allowed: bool) -> None:
-    from oms_journal.broker.rights import Right
-    from oms_journal.broker.server.security.users import pattern_of
-
     with _refusing():
         wanted = [pattern_of(pattern) for pattern in patterns]
 
-        def changed(users: "Users") -> "Users":
+        def changed(users: Users) -> Users:
             found = _known(users, name)
             to, of = (found.allow, found.deny) if is_allowed else (found.deny, found.allow)
             to, of = _with(to, Right(right.value), wanted), _without(of, Right(right.value), wanted)
@@ -193,18 +194,16 @@ def _change_rights(file: Path, name: str, right: RightName, patterns: list[str],
         _change(file, changed)
 
 
-def _with(patterns: "Patterns", right: Any, wanted: list[str]) -> "Patterns":
+def _with(patterns: Patterns, right: Any, wanted: list[str]) -> Patterns:
     return {**patterns, right: tuple(dict.fromkeys([*patterns.get(right, ()), *wanted]))}
 
 
-def _without(patterns: "Patterns", right: Any, unwanted: list[str]) -> "Patterns":
+def _without(patterns: Patterns, right: Any, unwanted: list[str]) -> Patterns:
     return {**patterns, right: tuple(each for each in patterns.get(right, ()) if each not in unwanted)}
 
 
-def _asked(name: str) -> "PasswordHash":
+def _asked(name: str) -> PasswordHash:
     """Ask for a new password: twice at a terminal, else it is the first line of standard input."""
-    from oms_journal.broker.server.security.passwords import hash_password
-
     if not sys.stdin.isatty():
         return hash_password(sys.stdin.readline().rstrip("\r\n"))
     first = getpass.getpass(f"Password of {name}: ")

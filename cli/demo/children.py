@@ -5,14 +5,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import oms_journal
-from oms_journal.cli.failures import ExitCode, Failure
+from oms_journal.cli.failures import ExitCode, Failure, meaning, tell
+from oms_journal.journal.errors import JournalError
 
 ROOT = Path(oms_journal.__file__).parent.parent  # never the folder that holds the package's own folders
 
@@ -86,6 +87,22 @@ class Child:
         reason = lines[-1].removeprefix("oms: ") if lines else f"it ended with exit code {code}"
         kept = ExitCode.LOCKED if code == ExitCode.LOCKED else ExitCode.UNUSABLE
         return Failure(f"{self.what} failed: {reason}", kept)
+
+
+def work(job: Callable[[], None]) -> None:
+    """Do the job of a child; why it fails is its last line on standard error. To be called in the child."""
+    try:
+        job()
+    except (KeyboardInterrupt, BrokenPipeError):
+        sys.exit(1)  # nobody listens any more
+    except Failure as failure:
+        ended = failure
+    except (JournalError, OSError) as failure:
+        ended = meaning(failure)
+    else:
+        return
+    tell(ended, as_json=False)
+    sys.exit(ended.code)
 
 
 def report(what: Mapping[str, Any]) -> None:

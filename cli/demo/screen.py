@@ -1,4 +1,4 @@
-"""What `oms demo` shows to a person: headings, short paragraphs, tables, and a bar while it works."""
+"""What a demonstration shows to a person: headings, short paragraphs, tables, and a bar while it works."""
 
 import shutil
 import sys
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from oms_journal.cli import output
+from oms_journal.cli.output import counted
 
 WIDTH_MAX = 80
 
@@ -55,6 +56,17 @@ class Screen:
             output.print_table(columns, rows)
             output.print_line()
             sys.stdout.flush()
+
+    def verdict(self, text: str, findings: Sequence[str], count: int, *, holds: bool) -> None:
+        """Print that it holds, in these words, or what does not: so many findings, of which these are the first."""
+        if holds:
+            self.heading(f"Verdict: it holds. {text}")
+            return
+        self.heading(f"Verdict: it does NOT hold; {counted(count, 'difference')}.")
+        for each in findings:
+            self.say(f"- {each}")
+        if more := count - len(findings):
+            self.say(f"- and {more:,} more")
 
     @contextmanager
     def bar(self, stage: str, total: int | None = None) -> Iterator[Callable[[int], None]]:

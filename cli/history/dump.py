@@ -10,24 +10,25 @@ import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from oms_journal.broker.records import CHECKPOINT, CHECKPOINTS, RecordError
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import ExitCode, Usage
 from oms_journal.cli.output import iso_microseconds, preview, size_text
 from oms_journal.cli.stores import HOW, require
-
-if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation, data_paths, sequence_of
+from oms_journal.journal.reading.dump import dump as dumped
 
 REDACTED = "***"
 CHECKPOINT_MEANINGS = {"ETBC": "cold start", "ETBH": "hot start", "ETBT": "termination"}
 PREVIEW_CHARACTERS = 40
 
 
-class Kind(StrEnum):
+class OperationKind(StrEnum):
     """An operation as it is asked for."""
 
     ADD = "ADD"
@@ -46,7 +47,7 @@ def dump(  # noqa: PLR0913
     last: Annotated[int | None, typer.Option("--to", min=1, metavar="SEQ", help="Up to this data file.")] = None,
     queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="Q", help="Of this queue only.")] = None,
     operation: Annotated[
-        list[Kind] | None,
+        list[OperationKind] | None,
         typer.Option("--operation", "-o", case_sensitive=False, help="Of this kind only; may be given again."),
     ] = None,
     payload: Annotated[bool, typer.Option("--payload", help="With the payloads; base64 with --json.")] = False,
@@ -64,7 +65,7 @@ def dump(  # noqa: PLR0913
         raise Usage("--payload shows what --redact hides: give one of them")
     for path in paths or [spool]:
         _check(path, how="PATH" if paths else HOW)
-    narrowed = _Narrowed(first, last, queue, frozenset(kind.value for kind in operation or Kind))
+    narrowed = _Narrowed(first, last, queue, frozenset(kind.value for kind in operation or OperationKind))
     shown = _Shown(as_json=as_json, payload=payload, redact=redact)
     if _dump(paths or [spool], narrowed, shown):
         raise typer.Exit(ExitCode.NO)
@@ -72,9 +73,6 @@ def dump(  # noqa: PLR0913
 
 def _check(path: Path, *, how: str) -> None:
     """Usage where there is nothing of a database's."""
-    from oms_journal.journal.disk import RealDisk
-    from oms_journal.journal.reading.dump import data_paths, sequence_of
-
     if path.is_file() and how != HOW:
         if not sequence_of(path):
             raise Usage(f"{path} is no data file and no archive: their names begin with omsmsg-; see `oms dump --help`")
@@ -94,16 +92,12 @@ class _Narrowed:
     def has_file(self, sequence: int) -> bool:
         return (self.first or 0) <= sequence and (self.last is None or sequence <= self.last)
 
-    def has(self, found: "DumpedOperation") -> bool:
+    def has(self, found: DumpedOperation) -> bool:
         return found.operation in self.operations and self.queue in (None, found.queue)
 
 
 def _dump(paths: list[Path], narrowed: _Narrowed, shown: "_Shown") -> int:
     """Print what is wanted; return how many damaged ranges and payloads there were."""
-    from oms_journal.journal.disk import RealDisk
-    from oms_journal.journal.reading.dump import DumpedDamage, data_paths, sequence_of
-    from oms_journal.journal.reading.dump import dump as dumped
-
     disk = RealDisk()
     files = [path for path in data_paths(disk, paths) if narrowed.has_file(sequence_of(path))]
     damage_count = 0
@@ -126,14 +120,14 @@ class _Shown:
     payload: bool
     redact: bool
 
-    def print(self, found: "DumpedOperation") -> None:
+    def print(self, found: DumpedOperation) -> None:
         """Print one operation."""
         if self.as_json:
             output.print_json_line(self._document(found))
         else:
             output.print_line(self._line(found))
 
-    def print_damage(self, found: "DumpedDamage") -> None:
+    def print_damage(self, found: DumpedDamage) -> None:
         """Print on stderr what could not be read."""
         if self.as_json:
             place = {"file": found.file, "sequence": found.sequence, "start": found.start, "end": found.end}
@@ -141,7 +135,7 @@ class _Shown:
         else:
             output.note(f"{found.file}, bytes {found.start:,} to {found.end:,}: {found.reason}")
 
-    def _document(self, found: "DumpedOperation") -> dict[str, Any]:
+    def _document(self, found: DumpedOperation) -> dict[str, Any]:
         document = {
             "sequence": found.sequence,
             "offset": found.offset,
@@ -164,7 +158,7 @@ class _Shown:
             document["checkpoint"] = dict.fromkeys(checkpoint, REDACTED) if self.redact else checkpoint
         return document | ({"payload": found.payload} if self.payload else {})
 
-    def _line(self, found: "DumpedOperation") -> str:
+    def _line(self, found: DumpedOperation) -> str:
         subject = f"key {found.key}" if found.key is not None else f"{found.queue} #{found.message}"
         parts = [subject] + ([size_text(found.length)] if found.length is not None else [])
         parts += [f"{key}={value}" for key, value in (self._properties(found) or {}).items()]
@@ -177,19 +171,17 @@ class _Shown:
         time = iso_microseconds(found.time)
         return f"{found.sequence:4} {found.offset:9}  {time[:19]}Z  {found.operation:7}  {'  '.join(parts)}"
 
-    def _properties(self, found: "DumpedOperation") -> dict[str, str] | None:
+    def _properties(self, found: DumpedOperation) -> dict[str, str] | None:
         if found.properties is None or not self.redact:
             return found.properties
         return dict.fromkeys(found.properties, REDACTED)
 
 
-def _checkpoint(found: "DumpedOperation") -> dict[str, Any] | None:
+def _checkpoint(found: DumpedOperation) -> dict[str, Any] | None:
     """Return what a broker's checkpoint says, None for any other operation.
 
     (EntireX 9.6, Managing the Broker Persistent Store, "Broker Checkpoints in Adabas".)
     """
-    from oms_journal.broker.records import CHECKPOINT, CHECKPOINTS, RecordError
-
     if found.payload is None or found.damaged or not (found.key or "").startswith(CHECKPOINTS):
         return None
     try:

@@ -45,7 +45,7 @@ def export(  # noqa: PLR0913
     if as_json:
         output.print_json(_document(found, parquet))
     else:
-        _tell(found, bad, parquet)
+        _print_exported(found, bad, parquet)
     if bad:
         raise typer.Exit(ExitCode.NO)
 
@@ -75,7 +75,7 @@ def _export(paths: list[str], directory: Path, more: list[str]) -> "Exported":
         raise Usage(f"{nothing}; give the right one with PATH", error=type(nothing).__name__) from nothing
 
 
-def _tell(found: "Exported", bad: "list[Damage]", directory: Path) -> None:
+def _print_exported(found: "Exported", bad: "list[Damage]", directory: Path) -> None:
     for damage in bad:
         output.note(str(damage))
     rows = counted(found.rows, "operation")

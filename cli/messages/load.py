@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
@@ -18,10 +18,8 @@ from oms_journal.cli.messages.sources import BadEntry, Entry, SourceFormat, entr
 from oms_journal.cli.output import age_text, counted, size_text
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.stores import database, engine_options
+from oms_journal.database.database import MessageDatabase
 from oms_journal.journal.errors import JournalError, OutcomeUnknown
-
-if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.database.database import MessageDatabase
 
 BATCH_BYTES_MAX = 8 << 20  # a commit is formed in memory
 FILE_SHARE = 4  # and does not span two files: at least so many should fit into one
@@ -63,7 +61,7 @@ class Tally:
         }
 
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="The input; - is standard input.", show_default=False)]
+InputFile = Annotated[str, typer.Argument(metavar="FILE", help="The input; - is standard input.", show_default=False)]
 IntoQueue = Annotated[
     str | None, typer.Option("--queue", "-q", metavar="Q", help="The queue; an envelope may name its own.")
 ]
@@ -89,7 +87,7 @@ ProducerPrefix = Annotated[
 
 
 def load(  # noqa: PLR0913
-    file: File,
+    file: InputFile,
     queue: IntoQueue = None,
     kind: Format = None,
     batch: Batch = 1000,
@@ -125,13 +123,13 @@ def load(  # noqa: PLR0913
     with _opened(file) as stream, database(spool, begins=True, wait_seconds=wait, create=create, **named) as db:
         source = islice(entries(stream, kind, bytes_max=chosen.max_message_size), skip, None)
         loader = _Loader(db, tally, producer_prefix)
-        with _accounted(tally), interrupts.stopping(), ProgressBar() as progress:
+        with _accounted(tally), interrupts.raise_on_signals(), ProgressBar() as progress:
             total = _size(stream)
             for group in _batches(source, queue, sizing):
                 loader.commit(group)
                 done = _place(stream, total, tally)
                 progress("load", done, total, detail=f"{tally.messages:,} messages")
-    _tell(tally, as_json=as_json)
+    _print_done(tally, as_json=as_json)
 
 
 @contextmanager
@@ -196,7 +194,7 @@ def _batches(source: Iterator[Entry], queue: str | None, sizing: Sizing) -> Iter
 class _Loader:
     """Commits batches and counts what was acknowledged."""
 
-    def __init__(self, db: "MessageDatabase", tally: Tally, producer_prefix: str | None) -> None:
+    def __init__(self, db: MessageDatabase, tally: Tally, producer_prefix: str | None) -> None:
         self._db = db
         self._tally = tally
         self._prefix = producer_prefix
@@ -205,7 +203,7 @@ class _Loader:
         """Add the batch in one commit; a signal waits until its outcome is known."""
         first = self._tally.skipped + self._tally.messages + 1
         producer = None if self._prefix is None else f"{self._prefix}-{first}"
-        with interrupts.held_back():
+        with interrupts.delay_signals():
             self._tally.count(batch, self._add(batch, producer))
 
     def _add(self, batch: list[tuple[str, Entry]], producer: str | None) -> range:
@@ -241,7 +239,7 @@ def _stopped(what: str, code: ExitCode, tally: Tally, more: str = "", **facts: A
     return Failure(text, code, acknowledged=tally.messages, skip=done, **facts)
 
 
-def _tell(tally: Tally, *, as_json: bool) -> None:
+def _print_done(tally: Tally, *, as_json: bool) -> None:
     if as_json:
         output.print_json(tally.as_dict())
         return

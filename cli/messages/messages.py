@@ -6,20 +6,17 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from oms_journal.cli import interrupts, options, output
-from oms_journal.cli.broker import held as held_units
-from oms_journal.cli.broker import units
 from oms_journal.cli.failures import Usage
 from oms_journal.cli.output import age_text, counted, preview, size_text, to_the_second
 from oms_journal.cli.stores import database, engine_options, looked_up, view
-
-if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.database.stats import QueueStats
-    from oms_journal.journal.reading.message import Message
+from oms_journal.database.stats import QueueStats
+from oms_journal.journal.names import DataFileName
+from oms_journal.journal.reading.message import Message
 
 LIST_COUNT = 20  # messages shown to a person who did not say how many
 PREVIEW_CHARACTERS = 64
@@ -44,7 +41,7 @@ def send(  # noqa: PLR0913
     max_message_size: options.MaxMessageSize = None,
     create: options.Create = False,
     wait: options.Wait = 0.0,
-    broker: units.Url = None,
+    broker: options.BrokerUrl = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Add one message to a queue, durably, and print its number.
@@ -59,12 +56,14 @@ def send(  # noqa: PLR0913
     limit = engine_options(max_message_size=max_message_size).max_message_size
     payload = _payload(text, limit, is_empty=empty)
     if broker is not None:
+        from oms_journal.cli.broker import units  # takes as long as the engine, and few send so
+
         units.refuse_beside(wait=wait, create=create)
-        sent = units.send(broker, queue, payload, properties=pairs, producer=producer_id)
+        sent = units.send_unit(broker, queue, payload, properties=pairs, producer=producer_id)
         output.print_json(sent, indent=None) if as_json else output.print_line(sent["uowid"])
         return
     opening = database(spool, begins=True, wait_seconds=wait, create=create, max_message_size=max_message_size)
-    with opening as db, interrupts.held_back():
+    with opening as db, interrupts.delay_signals():
         number = db.add(queue, payload, properties=pairs or None, producer_id=producer_id)
         if as_json:
             output.print_json({"number": number, "queue": queue, "length": len(payload)}, indent=None)
@@ -136,12 +135,14 @@ def list_messages(
 
 def _list_held_of_broker(spool: Path, queue: str | None, limit: int | None, *, as_json: bool) -> bool:
     """List what is held of a broker's store, by units of work and publications; False where it is nobody's."""
+    from oms_journal.cli.broker import held  # takes as long as the engine, and few look so
+
     with view(spool) as looking:
-        if not held_units.is_brokers(looking):
+        if not held.is_brokers(looking):
             return False
-        found = held_units.between(held_units.held_of(looking), queue, None, None)
+        found = [each for each in held.held_of(looking) if queue in (None, each.queue)]
     shown = limit if limit is not None or as_json else LIST_COUNT
-    held_units.print_held(found, shown, as_json=as_json)
+    held.print_held(found, shown, as_json=as_json)
     return True
 
 
@@ -157,12 +158,12 @@ def _list_queues(spool: Path, *, held: bool, as_json: bool) -> None:
         output.print_line("No messages are held back." if held else "No undelivered messages.")
 
 
-def fullest(queues: "dict[str, QueueStats]") -> "list[tuple[str, QueueStats]]":
+def fullest(queues: dict[str, QueueStats]) -> list[tuple[str, QueueStats]]:
     """Return the queues, the one with the most messages first."""
     return sorted(queues.items(), key=lambda item: (-item[1].undelivered, item[0]))
 
 
-def print_queues(queues: "list[tuple[str, QueueStats]]") -> None:
+def print_queues(queues: list[tuple[str, QueueStats]]) -> None:
     """Print the queues as a table; how many messages are held back only where some are."""
     has_held = any(queue.held for _, queue in queues)
     columns = (
@@ -215,7 +216,7 @@ def _held_text(queue: str, count: int) -> str:
     )
 
 
-def _row(message: "Message") -> tuple[str, str, str, str]:
+def _row(message: Message) -> tuple[str, str, str, str]:
     return (
         str(message.number),
         to_the_second(message.added_at),
@@ -246,9 +247,7 @@ def show(
         _show(message, is_held=is_held)
 
 
-def _show(message: "Message", *, is_held: bool) -> None:
-    from oms_journal.journal.names import DataFileName
-
+def _show(message: Message, *, is_held: bool) -> None:
     age = (datetime.now(UTC) - message.added_at).total_seconds()
     facts = {
         "message": str(message.number),
@@ -268,7 +267,7 @@ def _show(message: "Message", *, is_held: bool) -> None:
     output.print_payload(message.payload, SHOWN_BYTES_MAX)
 
 
-def message_document(message: "Message", *, payload: bool = False) -> dict[str, Any]:
+def message_document(message: Message, *, payload: bool = False) -> dict[str, Any]:
     """Return the message as JSON has it: the payload, if wanted, as base64."""
     document: dict[str, Any] = {
         "number": message.number,

@@ -12,25 +12,22 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
+from oms_journal.broker.sessions.requests import Message as Received
 from oms_journal.cli import interrupts, options, output
-from oms_journal.cli.broker import units
 from oms_journal.cli.failures import ExitCode
 from oms_journal.cli.messages.messages import message_document
 from oms_journal.cli.stores import database, require, view
+from oms_journal.database.database import MessageDatabase
 from oms_journal.journal.errors import DatabaseLocked
-
-if TYPE_CHECKING:  # the engine and the broker are imported when a command needs them
-    from oms_journal.broker.sessions.requests import Message as Received
-    from oms_journal.database.database import MessageDatabase
-    from oms_journal.journal.reading.message import Message
+from oms_journal.journal.reading.message import Message
 
 LOOK_SECONDS = 0.1  # between two looks at the directory
 
-Print = Callable[["Message"], None]
+Print = Callable[[Message], None]
 
 
 def receive(  # noqa: PLR0913
@@ -49,7 +46,7 @@ def receive(  # noqa: PLR0913
     batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages delivered in one commit.")] = 1,
     spool: options.Spool = options.SPOOL_DEFAULT,
     wait: options.Wait = 0.0,
-    broker: units.Url = None,
+    broker: options.BrokerUrl = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Take messages in order: print each, then mark it delivered.
@@ -62,9 +59,12 @@ def receive(  # noqa: PLR0913
     waits = follow or timeout is not None
     wanted = count if count is not None or waits else 1
     if broker is not None:
+        from oms_journal.cli.broker import units  # takes as long as the engine, and few receive so
+
         units.refuse_beside(wait=wait, peek=peek, batch=batch != 1)
         asked = units.Wanted(count=wanted, wait=timeout if timeout is not None else follow)
-        received = units.receive(broker, queue, asked, _printer_of_units(as_json=as_json, raw=raw))
+        printing_units = _printer_of_units(units.document, as_json=as_json, raw=raw)
+        received = units.receive_units(broker, queue, asked, printing_units)
         _end(queue, received)
         return
     printing, is_held = _printer(as_json=as_json, raw=raw), False
@@ -96,9 +96,11 @@ def _printer(*, as_json: bool, raw: bool) -> Print:
     return lambda message: show(message.payload)
 
 
-def _printer_of_units(*, as_json: bool, raw: bool) -> "Callable[[Received], None]":
+def _printer_of_units(
+    document: Callable[[Received], dict[str, Any]], *, as_json: bool, raw: bool
+) -> Callable[[Received], None]:
     if as_json:
-        return lambda message: output.print_json_line(units.document(message))
+        return lambda message: output.print_json_line(document(message))
     show = _payload_printer(raw=raw)
     return lambda message: show(message.body)
 
@@ -129,7 +131,7 @@ class _Receiver:
         self._batch = batch
         self._print = printing
 
-    def drain(self, db: "MessageDatabase", wanted: int | None) -> int:
+    def drain(self, db: MessageDatabase, wanted: int | None) -> int:
         """Print and deliver until the queue is empty or as many as wanted were; return how many."""
         received = 0
         while wanted is None or received < wanted:
@@ -140,12 +142,12 @@ class _Receiver:
             for message in taken:
                 self._print(message)
             sys.stdout.flush()
-            with interrupts.held_back():
+            with interrupts.delay_signals():
                 db.deliver_many([message.number for message in taken])
             received += len(taken)
         return received
 
-    def _taken(self, db: "MessageDatabase") -> Iterator["Message"]:
+    def _taken(self, db: MessageDatabase) -> Iterator[Message]:
         while (message := db.take(self._queue)) is not None:
             yield message
 

@@ -6,27 +6,26 @@ lock, then done in commits of their own: who is interrupted gives the command ag
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from oms_journal.broker.kernel.restart.hold import HeldItem
 from oms_journal.cli import interrupts, options, output
-from oms_journal.cli.broker import held as held_units
-from oms_journal.cli.broker.held import BY_NUMBER, BY_PRODUCER, BY_UOWID
+from oms_journal.cli.broker import held
+from oms_journal.cli.broker.held import BY_NUMBER, BY_PRODUCER, BY_UOWID, Split, names_in, numbers_in, split
 from oms_journal.cli.failures import ExitCode, Usage
 from oms_journal.cli.messages.remove import COMMIT_MESSAGES_MAX, ask, moment
-from oms_journal.cli.messages.sources import lines_of
 from oms_journal.cli.output import counted
 from oms_journal.cli.stores import database, view
-
-if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.broker.kernel.restart.hold import HeldItem
-    from oms_journal.database.view import DatabaseView
-    from oms_journal.journal.reading.message import Message
+from oms_journal.database.view import DatabaseView
+from oms_journal.journal.reading.message import Message
 
 BY_PROPERTY = "property:"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 By = Annotated[
     str | None,
@@ -44,7 +43,7 @@ Subscriber = Annotated[
         help="Of a broker's store: only what is held for WHO, a USER-ID or a subscription's identifier.",
     ),
 ]
-Except = Annotated[
+ExceptInStore = Annotated[
     Path | None,
     typer.Option(
         "--except",
@@ -55,12 +54,9 @@ Except = Annotated[
 
 
 @dataclass(slots=True)
-class Plan:
-    """What is to be done about held messages."""
+class Plan(Split[Any]):
+    """What is to be done about held messages, or about what a broker's store holds."""
 
-    released: Collection[Any] = ()  # numbers, or what a broker's store holds
-    discarded: Collection[Any] = ()
-    unknown: int = 0  # of what was named, so many are not held
     is_by_list: bool = False  # what is discarded was named, the rest is released
     is_brokers: bool = False
 
@@ -94,7 +90,7 @@ def release(  # noqa: PLR0913
     newer: Annotated[str | None, typer.Option(metavar="AGE", help="Those newer than AGE.")] = None,
     subscriber: Subscriber = None,
     everything: Annotated[bool, typer.Option("--all", help="All that are held back.")] = False,
-    known: Except = None,
+    known: ExceptInStore = None,
     by: By = None,
     discard: Annotated[bool, typer.Option("--discard", help="Discard them: a consumer has them.")] = False,
     dry_run: options.DryRun = False,
@@ -123,13 +119,13 @@ def release(  # noqa: PLR0913
     if discard:
         plan.released, plan.discarded = (), plan.released
         if numbers and plan.is_brokers:
-            held_units.refuse_several_of_one(plan.discarded)
+            held.refuse_several_of_one(plan.discarded)
     if not dry_run and (plan.released or plan.discarded):
         if not as_json:
             _print(plan)
         ask(plan.question(), yes=yes)
         _carry_out(plan, spool, wait)
-    _tell(plan, left, dry_run=dry_run, as_json=as_json)
+    _print_done(plan, left, dry_run=dry_run, as_json=as_json)
     if numbers and plan.unknown:
         raise typer.Exit(ExitCode.NO)
 
@@ -150,128 +146,87 @@ class _Asked:
 def _planned(spool: Path, asked: _Asked) -> tuple[Plan, int]:
     """Return what is to be done, and how much is held after it. Of a broker's store the broker does it."""
     with view(spool) as looking:
-        if held_units.is_brokers(looking):
-            found = held_units.held_of(looking)
-            plan = _plan_of_broker(held_units.of(found, asked.subscriber), asked)
-            return plan, len(found) - len(plan.released) - len(plan.discarded)
-        if asked.subscriber is not None:
+        is_brokers = held.is_brokers(looking)
+        if is_brokers:
+            every = held.held_of(looking)
+            done: Split[Any] = _split_units(held.for_subscriber(every, asked.subscriber), asked)
+            count = len(every)
+        elif asked.subscriber is not None:
             raise Usage("--subscriber is for a broker's store: this one has no subscriptions")
-        told = _told(asked.known, asked.by)
-        if asked.numbers:
-            plan = _named(looking, asked.numbers)
         else:
-            plan = _plan(looking, asked.queue, _between(asked.older, asked.newer), told)
-        return plan, looking.held_count() - len(plan.released) - len(plan.discarded)
+            done, count = _split_messages(looking, asked), looking.held_count()
+    plan = Plan(done.released, done.discarded, done.unknown, is_by_list=asked.known is not None, is_brokers=is_brokers)
+    return plan, count - len(plan.released) - len(plan.discarded)
 
 
-def _plan_of_broker(found: "list[HeldItem]", asked: _Asked) -> Plan:
-    """Return the same of units of work and publications, by what any line of a file may name them."""
+def _split_units(found: list[HeldItem], asked: _Asked) -> Split[HeldItem]:
+    """Return what is to be done about units of work and publications, by what any line of a file may name them."""
     if asked.by not in (None, BY_NUMBER, BY_PRODUCER, BY_UOWID):
         what = f"{BY_NUMBER}, {BY_PRODUCER} or {BY_UOWID}"
         raise Usage(f"--by {asked.by} is not for a broker's store, whose units of work have no properties: {what}")
     if asked.numbers:
-        chosen, unknown = held_units.named(found, asked.numbers)
-        return Plan(chosen, unknown=unknown, is_brokers=True)
-    before = None if asked.older is None else moment(asked.older, "--older")
-    after = None if asked.newer is None else moment(asked.newer, "--newer")
-    fitting = held_units.between(found, asked.queue, before, after)
+        return held.with_numbers(found, asked.numbers)
+    ages = _Ages.of(asked)
+    fitting = [each for each in found if asked.queue in (None, each.queue) and ages.fit(each.committed)]
     if asked.known is None:
-        return Plan(fitting, is_brokers=True)
-    names = _numbers(asked.known) if asked.by == BY_NUMBER else frozenset(_names(asked.known).values())
-    released, discarded, unknown = held_units.split(fitting, names, asked.by)
-    held_units.refuse_several(fitting, discarded)
-    return Plan(released, discarded, unknown, is_by_list=True, is_brokers=True)
+        return Split(fitting)
+    names = numbers_in(asked.known) if asked.by == BY_NUMBER else names_in(asked.known)
+    return held.by_names(fitting, names, asked.by)
 
 
-def _names(file: Path) -> dict[int, str]:
-    """Return what a file says, by its lines; Usage where it says nothing."""
-    return lines_of(file, "--except")
+def _split_messages(looking: DatabaseView, asked: _Asked) -> Split[int]:
+    """Return what is to be done about messages; they are only read where more than their numbers is asked."""
+    names, names_of = _told(asked.known, asked.by)
+    if asked.numbers:
+        wanted = set(asked.numbers)
+        numbers = sorted(number for number in wanted if looking.is_held(number))
+        return Split(numbers, unknown=len(wanted) - len(numbers))
+    ages = _Ages.of(asked)
+    if ages.is_any and names_of is _number_of:
+        return split(((number, (str(number),)) for number in looking.held_numbers(asked.queue)), names)
+    chosen = (message for message in looking.held(asked.queue) if ages.fit(_microseconds(message.added_at)))
+    return split(((message.number, names_of(message)) for message in chosen), names)
+
+
+def _number_of(message: Message) -> Collection[str]:
+    return (str(message.number),)
+
+
+def _told(file: Path | None, by: str | None) -> tuple[frozenset[str], Callable[[Message], Collection[str]]]:
+    """Return what a consumer says that it has, and what of a message may be named so. Usage."""
+    if file is None:
+        return frozenset(), _number_of
+    if by in (None, BY_NUMBER):
+        return numbers_in(file), _number_of
+    if by == BY_PRODUCER:
+        return names_in(file), lambda message: () if message.producer_id is None else (message.producer_id,)
+    if by is not None and by.startswith(BY_PROPERTY) and (key := by.removeprefix(BY_PROPERTY)):
+        return names_in(file), lambda message: [message.properties[key]] if key in message.properties else []
+    raise Usage(f"--by wants number, producer-id or property:NAME, not {by!r}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What a consumer says that it has."""
+class _Ages:
+    """Between which times, in microseconds since 1970, something was added; None: at any."""
 
-    names: frozenset[str]
-    name_of: Callable[["Message"], str | None] | None  # None: they are numbers
+    before: int | None
+    after: int | None
 
+    @classmethod
+    def of(cls, asked: _Asked) -> "_Ages":
+        before, after = ((asked.older, "--older"), (asked.newer, "--newer"))
+        return cls(*(None if age is None else _microseconds(moment(age, option)) for age, option in (before, after)))
 
-def _told(file: Path | None, by: str | None) -> _Told | None:
-    """Return what a file says, one a line; Usage where that cannot be what is meant."""
-    if file is None:
-        return None
-    if by in (None, BY_NUMBER):
-        name_of = None
-    elif by == BY_PRODUCER:
+    @property
+    def is_any(self) -> bool:
+        return self.before is None and self.after is None
 
-        def name_of(message: "Message") -> str | None:
-            return message.producer_id
-
-    elif by is not None and by.startswith(BY_PROPERTY) and (key := by.removeprefix(BY_PROPERTY)):
-
-        def name_of(message: "Message") -> str | None:
-            return message.properties.get(key)
-
-    else:
-        raise Usage(f"--by wants number, producer-id or property:NAME, not {by!r}")
-    if name_of is None:
-        return _Told(_numbers(file), None)
-    return _Told(frozenset(_names(file).values()), name_of)
+    def fit(self, at: int) -> bool:
+        return (self.before is None or at < self.before) and (self.after is None or at > self.after)
 
 
-def _numbers(file: Path) -> frozenset[str]:
-    """Return the message numbers that a file says, without zeros in front; however long, none is counted with."""
-    names = _names(file)
-    wrong = next((at for at, name in names.items() if not (name.isascii() and name.isdecimal())), None)
-    if wrong is not None:
-        raise Usage(f"--except: {file}, line {wrong}: {names[wrong]!r} is no message number; see --by")
-    return frozenset(name.lstrip("0") or "0" for name in names.values())
-
-
-def _between(older: str | None, newer: str | None) -> "Callable[[Message], bool] | None":
-    """Return whether a message is of the right age; None where any age is."""
-    if older is None and newer is None:
-        return None
-    before = None if older is None else moment(older, "--older")
-    after = None if newer is None else moment(newer, "--newer")
-
-    def fits(message: "Message") -> bool:
-        return (before is None or message.added_at < before) and (after is None or message.added_at > after)
-
-    return fits
-
-
-def _named(looking: "DatabaseView", numbers: Iterable[int]) -> Plan:
-    wanted = set(numbers)
-    held = sorted(number for number in wanted if looking.is_held(number))
-    return Plan(held, unknown=len(wanted) - len(held))
-
-
-def _plan(
-    looking: "DatabaseView", queue: str | None, fits: "Callable[[Message], bool] | None", told: _Told | None
-) -> Plan:
-    """Return what is to be done; messages are only read where more than their numbers is asked."""
-    if fits is None and (told is None or told.name_of is None):
-        pairs = ((number, str(number)) for number in looking.held_numbers(queue))
-        return _split(((number, name) for number, name in pairs), told)
-    name_of = told.name_of if told is not None and told.name_of is not None else lambda message: str(message.number)
-    chosen = (message for message in looking.held(queue) if fits is None or fits(message))
-    return _split(((message.number, name_of(message)) for message in chosen), told)
-
-
-def _split(found: Iterable[tuple[int, str | None]], told: _Told | None) -> Plan:
-    if told is None:
-        return Plan([number for number, _ in found])
-    released: list[int] = []
-    discarded: list[int] = []
-    met: set[str] = set()
-    for number, name in found:
-        if name is not None and name in told.names:
-            discarded.append(number)
-            met.add(name)
-        else:
-            released.append(number)
-    return Plan(released, discarded, unknown=len(told.names) - len(met), is_by_list=True)
+def _microseconds(at: datetime) -> int:
+    return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def _print(plan: Plan) -> None:
@@ -281,19 +236,19 @@ def _print(plan: Plan) -> None:
 
 def _carry_out(plan: Plan, spool: Path, wait: float) -> None:
     if plan.is_brokers:
-        held_units.carry_out(spool, plan.released, plan.discarded, wait)
+        held.carry_out(spool, plan, wait)
         return
     with database(spool, repairs=not plan.discarded, wait_seconds=wait) as db:
         numbers = iter(plan.discarded)
         while part := list(islice(numbers, COMMIT_MESSAGES_MAX)):
-            with interrupts.held_back():
+            with interrupts.delay_signals():
                 db.discard_held(part)
         if plan.released:
-            with interrupts.held_back():
+            with interrupts.delay_signals():
                 db.unhold(plan.released)
 
 
-def _tell(plan: Plan, left: int, *, dry_run: bool, as_json: bool) -> None:
+def _print_done(plan: Plan, left: int, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         found = {"released": len(plan.released), "discarded": len(plan.discarded)}
         output.print_json(found | {"unknown": plan.unknown, "held": left, "dry_run": dry_run}, indent=None)

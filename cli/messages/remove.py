@@ -11,6 +11,7 @@ from oms_journal.cli import interrupts, options, output
 from oms_journal.cli.failures import ExitCode, Usage
 from oms_journal.cli.output import counted, printable
 from oms_journal.cli.stores import database, view
+from oms_journal.database.options import parse_duration
 
 COMMIT_MESSAGES_MAX = 100_000  # of one DELETE commit
 
@@ -47,7 +48,7 @@ def delete(  # noqa: PLR0913
         what = f"message {chosen[0]}" if len(chosen) == 1 else f"{len(chosen):,} messages"
     if chosen:
         ask(f"Delete {what}?", yes=yes)
-    _tell(chosen, _deleted(spool, chosen, wait) if chosen else 0, by_number=queue is None, as_json=as_json)
+    _print_done(chosen, _deleted(spool, chosen, wait) if chosen else 0, by_number=queue is None, as_json=as_json)
 
 
 def _of_queue(spool: Path, queue: str, older: str | None) -> list[int]:
@@ -60,8 +61,6 @@ def _of_queue(spool: Path, queue: str, older: str | None) -> list[int]:
 
 def moment(age: str, option: str) -> datetime:
     """Return the time that was so long ago; Usage where it is no duration."""
-    from oms_journal.database.options import parse_duration
-
     try:
         return datetime.now(UTC) - timedelta(seconds=parse_duration(age))
     except (ValueError, OverflowError) as failure:
@@ -81,12 +80,12 @@ def _deleted(spool: Path, chosen: list[int], wait: float) -> int:
     count = 0
     with database(spool, wait_seconds=wait) as db:
         for start in range(0, len(chosen), COMMIT_MESSAGES_MAX):
-            with interrupts.held_back():
+            with interrupts.delay_signals():
                 count += db.delete_many(chosen[start : start + COMMIT_MESSAGES_MAX])
     return count
 
 
-def _tell(chosen: list[int], deleted: int, *, by_number: bool, as_json: bool) -> None:
+def _print_done(chosen: list[int], deleted: int, *, by_number: bool, as_json: bool) -> None:
     missing = len(chosen) - deleted
     if as_json:
         output.print_json({"deleted": deleted, "missing": missing}, indent=None)
@@ -109,7 +108,7 @@ def drop(
         value = looking.get(key)
     if value is not None:
         ask(f"Drop key {key} ({counted(len(value), 'byte')})?", yes=yes)
-        with database(spool, wait_seconds=wait) as db, interrupts.held_back():
+        with database(spool, wait_seconds=wait) as db, interrupts.delay_signals():
             dropped = db.drop(key)
     else:
         dropped = False

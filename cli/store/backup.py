@@ -7,22 +7,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGTERM
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from oms_journal.broker.records import MASTER_KEY
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import ExitCode, Failure, Usage
-from oms_journal.cli.interrupts import ended_by
+from oms_journal.cli.interrupts import watch_signals
 from oms_journal.cli.output import age_text, counted, note, size_text
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.store.inspect import print_verdicts
 from oms_journal.cli.stores import require
+from oms_journal.database.backup.backup import Backup, BackupOptions, BackupReport, back_up, check_apart
+from oms_journal.database.backup.follow import Follower, Shipped
+from oms_journal.database.backup.verification import verify_backup
 from oms_journal.journal.errors import DiskError, NotThisBackup
-
-if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.database.backup.backup import BackupReport
-    from oms_journal.database.backup.follow import Shipped
 
 TOLD_SECONDS = 10.0  # between two lines of a follower
 INTERVAL_SECONDS = 0.5
@@ -88,9 +88,6 @@ def _naming(directory: Path) -> Iterator[None]:
 
 
 def _back_up(spool: Path, directory: Path, *, links: bool, rereads: bool, as_json: bool) -> None:
-    from oms_journal.broker.records import MASTER_KEY
-    from oms_journal.database.backup.backup import BackupOptions, back_up
-
     with ProgressBar() as progress:
         chosen = BackupOptions(links=links, rereads=rereads, key=MASTER_KEY.encode(), progress=progress)
         report = back_up(spool, directory, chosen)
@@ -103,15 +100,13 @@ def _back_up(spool: Path, directory: Path, *, links: bool, rereads: bool, as_jso
 
 
 def _check_apart(spool: Path, directory: Path) -> None:
-    from oms_journal.database.backup.backup import check_apart
-
     try:
         check_apart(spool.absolute(), directory.absolute())
     except NotThisBackup as inside:
         raise Usage(str(inside)) from inside
 
 
-def _print_report(report: "BackupReport") -> None:
+def _print_report(report: BackupReport) -> None:
     for name, reason in report.damage.items():
         output.print_line(f"DAMAGED {name}: {reason}")
     for archive in report.archived:
@@ -136,8 +131,6 @@ def _print_report(report: "BackupReport") -> None:
 
 
 def _verify(directory: Path, *, as_json: bool) -> None:
-    from oms_journal.database.backup.verification import verify_backup
-
     with ProgressBar() as progress:
         files = verify_backup(directory, progress=progress, payloads=True) if directory.is_dir() else None
     if files is None:
@@ -146,12 +139,8 @@ def _verify(directory: Path, *, as_json: bool) -> None:
 
 
 def _follow(spool: Path, directory: Path, interval: float, *, links: bool, as_json: bool) -> None:
-    from oms_journal.broker.records import MASTER_KEY
-    from oms_journal.database.backup.backup import Backup, BackupOptions
-    from oms_journal.database.backup.follow import Follower
-
     chosen = BackupOptions(links=links, key=MASTER_KEY.encode())
-    with ended_by(SIGTERM) as ending, Backup.open(spool, directory, chosen) as backup:
+    with watch_signals(SIGTERM) as ending, Backup.open(spool, directory, chosen) as backup:
         telling = _Telling(as_json=as_json)
         Follower(backup, chosen).follow(lambda: ending.wait(interval), telling.tell)
         telling.end()
@@ -167,12 +156,12 @@ class _Telling:
         self._last: Shipped | None = None
         self._failure = ""
 
-    def tell(self, shipped: "Shipped") -> None:
+    def tell(self, shipped: Shipped) -> None:
         """Say what a poll did, at once: somebody waits for it."""
         self._tell(shipped)
         sys.stdout.flush()
 
-    def _tell(self, shipped: "Shipped") -> None:
+    def _tell(self, shipped: Shipped) -> None:
         self._last = shipped
         self._bytes += shipped.bytes
         if self._as_json:
@@ -186,7 +175,7 @@ class _Telling:
         elif shipped.is_new and time.monotonic() - self._told_at >= TOLD_SECONDS:
             self._print_line()
 
-    def _tell_failure(self, shipped: "Shipped") -> None:
+    def _tell_failure(self, shipped: Shipped) -> None:
         failure = str(shipped.failure or "")
         if failure and failure != self._failure:
             note(f"{failure}; trying again")

@@ -4,7 +4,7 @@ All three only read, need no lock, and work on a running database.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,10 +14,10 @@ from oms_journal.cli.messages.messages import fullest, print_queues
 from oms_journal.cli.output import age_text, counted, printable, size_text
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.stores import require, view
-
-if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.database.stats import FileExplanation, Pin, Stats
-    from oms_journal.recovery.report import FileReport, Unreadable
+from oms_journal.database.backup.verification import verify_backup
+from oms_journal.database.stats import FileExplanation, Pin, Stats
+from oms_journal.recovery.report import FileReport, Unreadable
+from oms_journal.recovery.validation import validate_directory
 
 QUEUES_SHOWN = 10
 UNREADABLE_SHOWN = 10
@@ -36,7 +36,7 @@ def stats(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson 
     _print_stats(found, holder)
 
 
-def _print_stats(found: "Stats", holder: str) -> None:
+def _print_stats(found: Stats, holder: str) -> None:
     share = f" ({found.live_bytes / found.bytes:.1%})" if found.bytes else ""
     facts = {
         "spool": f"{found.directory}  ({holder})",
@@ -59,7 +59,7 @@ def _print_stats(found: "Stats", holder: str) -> None:
         output.print_line(f"… and {len(found.queues) - QUEUES_SHOWN:,} more queues; `oms list` shows all")
 
 
-def _pin_text(pin: "Pin") -> str:
+def _pin_text(pin: Pin) -> str:
     if pin.kind == "key":
         return f"key {pin.key}, in file {pin.sequence}" if pin.key else f"a key of the engine, in file {pin.sequence}"
     return f"message {pin.number} of queue {pin.queue}, {age_text(pin.age)} old, in file {pin.sequence}"
@@ -80,7 +80,7 @@ def explain(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJso
         output.print_line(sentence)
 
 
-def _print_explanations(files: Iterable["FileExplanation"]) -> None:
+def _print_explanations(files: Iterable[FileExplanation]) -> None:
     columns = (
         output.number_column("file"),
         output.number_column("size"),
@@ -109,7 +109,7 @@ def _print_explanations(files: Iterable["FileExplanation"]) -> None:
     )
 
 
-def _kept_by(file: "FileExplanation") -> str:
+def _kept_by(file: FileExplanation) -> str:
     if file.active:
         return "active"
     if file.pinned_by is None:
@@ -120,7 +120,7 @@ def _kept_by(file: "FileExplanation") -> str:
     return f"{pin.queue} #{pin.number}, {age_text(pin.age)}"
 
 
-def _conclusions(files: list["FileExplanation"]) -> Iterable[str]:
+def _conclusions(files: list[FileExplanation]) -> Iterable[str]:
     """Yield what follows from the table, in words."""
     first = next((file for file in files if file.pinned_by is not None), None)
     if first is not None and first.pinned_by is not None and first.pins_files:
@@ -143,9 +143,6 @@ def verify(
     lock. Works on a backup too.
     Exits 1 when a file is not clean, or a message or a value cannot be read.
     """
-    from oms_journal.database.backup.verification import verify_backup
-    from oms_journal.recovery.validation import validate_directory
-
     require(spool)
     with ProgressBar() as progress:
         files = verify_backup(spool, progress=progress, payloads=not quick)
@@ -156,7 +153,7 @@ def verify(
 
 
 def print_verdicts(
-    files: "Sequence[FileReport]", *, as_json: bool, is_backup: bool = True, payloads: bool = True
+    files: Sequence[FileReport], *, as_json: bool, is_backup: bool = True, payloads: bool = True
 ) -> None:
     """Print the verdicts on data files; the command ends with 1 where one is not clean, or not all can be read."""
     count = sum(file.unreadable_count for file in files)
@@ -172,7 +169,7 @@ def print_verdicts(
         raise typer.Exit(ExitCode.NO)
 
 
-def _print_verdicts(files: "Sequence[FileReport]", *, is_backup: bool, payloads: bool) -> None:
+def _print_verdicts(files: Sequence[FileReport], *, is_backup: bool, payloads: bool) -> None:
     bad = [file for file in files if file.verdict != "clean"]
     if bad:
         columns = (
@@ -201,7 +198,7 @@ def _print_verdicts(files: "Sequence[FileReport]", *, is_backup: bool, payloads:
         output.print_line(f"Intact: {count}, {total}; {looked}.")
 
 
-def _unreadable_text(one: "Unreadable") -> str:
+def _unreadable_text(one: Unreadable) -> str:
     known = {"message": f"message {one.number} of queue {one.name}", "key": f"the value of key {one.name}"}
     what = printable(known.get(one.kind, "a commit"))
     return f"CANNOT BE READ: {what}, in {one.file} at byte {one.offset:,}: {one.reason}"

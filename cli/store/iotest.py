@@ -14,9 +14,11 @@ import typer
 
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import ExitCode, Failure, Usage
-from oms_journal.cli.interrupts import stopping
+from oms_journal.cli.interrupts import raise_on_signals
 from oms_journal.cli.output import Column, number_column, print_line, print_table, size_text
 from oms_journal.cli.stores import check_option
+from oms_journal.database.database import MessageDatabase
+from oms_journal.database.options import Options, parse_size
 from oms_journal.journal.errors import DiskError
 from oms_journal.journal.iotest.measurement import BYTES_MIN, Bounds, Progress, measure
 from oms_journal.journal.iotest.report import AppendResult, JournalResult, Report, Timing
@@ -217,7 +219,7 @@ def io_test(  # noqa: PLR0913
     bounds = _bounds(seconds, bytes_max, max_data_file_size)
     journal = None if no_journal else _journal(bounds.data_file_size)
     try:
-        with stopping(), _progress() as progress:
+        with raise_on_signals(), _progress() as progress:
             report = measure(directory, bounds, journal=journal, progress=progress)
     except DiskError as failure:
         raise _told(failure) from failure
@@ -230,8 +232,6 @@ def io_test(  # noqa: PLR0913
 
 
 def _bounds(seconds: float, bytes_text: str, data_file_text: str | None) -> Bounds:
-    from oms_journal.database.options import Options, parse_size
-
     try:
         bytes_max = parse_size(bytes_text)
     except ValueError as failure:
@@ -248,9 +248,6 @@ def _journal(data_file_size: int) -> Callable[[Path], AbstractContextManager[Cal
 
     @contextmanager
     def opened(directory: Path) -> Iterator[Callable[[bytes], object]]:
-        from oms_journal.database.database import MessageDatabase
-        from oms_journal.database.options import Options
-
         settings = Options.of(max_data_file_size=data_file_size, cleanup_interval=0)
         with MessageDatabase.open(directory, options=settings) as db:
             yield lambda message: db.add(QUEUE, message)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from enum import StrEnum
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,11 +15,11 @@ from oms_journal.cli.failures import ExitCode, Failure
 from oms_journal.cli.output import age_text, counted, size_text
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.stores import database, engine_options, require, view
+from oms_journal.database.stats import CleanupReport
 from oms_journal.journal.errors import DatabaseLocked, RecoveryRefused
-
-if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.database.stats import CleanupReport
-    from oms_journal.recovery.report import Loss, RecoveryReport, Suspect
+from oms_journal.recovery.report import Loss, RecoveryReport, Suspect
+from oms_journal.recovery.startup import RecoveryOptions
+from oms_journal.recovery.startup import recover as recovered
 
 RANGES_SHOWN = 5
 
@@ -61,9 +61,6 @@ def recover(  # noqa: PLR0913
 
     This is what every opening does. Exits 1 when something that was acknowledged is lost.
     """
-    from oms_journal.recovery.startup import RecoveryOptions
-    from oms_journal.recovery.startup import recover as recovered
-
     require(spool)
     defaults = engine_options()
     with ProgressBar() as progress:
@@ -85,7 +82,7 @@ def recover(  # noqa: PLR0913
         raise typer.Exit(ExitCode.NO)
 
 
-def _recovered(run: Callable[[], "RecoveryReport"]) -> "RecoveryReport":
+def _recovered(run: Callable[[], RecoveryReport]) -> RecoveryReport:
     """Return the report; to refuse is the answer to the question here, not a failure of the store."""
     try:
         return run()
@@ -93,7 +90,7 @@ def _recovered(run: Callable[[], "RecoveryReport"]) -> "RecoveryReport":
         raise Failure(str(refused), ExitCode.NO) from refused
 
 
-def print_recovery(report: "RecoveryReport", *, dry_run: bool = False, hold: bool = False) -> None:
+def print_recovery(report: RecoveryReport, *, dry_run: bool = False, hold: bool = False) -> None:
     """Print what was found and done, and what is lost."""
     bad = [file for file in report.files if file.verdict != "clean"]
     if bad:
@@ -121,7 +118,7 @@ def print_recovery(report: "RecoveryReport", *, dry_run: bool = False, hold: boo
     output.print_line(f"{state}: {files}, {report.undelivered:,} undelivered, {age_text(report.seconds)}.")
 
 
-def _loss_text(loss: "Loss") -> str:
+def _loss_text(loss: Loss) -> str:
     if not loss.is_range:
         what = f"message {_ranges_text(loss.numbers)} of queue {', '.join(loss.queues)}" if loss.numbers else "a value"
         return f"LOST {what}, in {loss.name} at byte {loss.start:,}: {loss.reason}"
@@ -138,7 +135,7 @@ def _ranges_text(ranges: Sequence[tuple[int, int]]) -> str:
     return ", ".join(shown) + more
 
 
-def _suspect_texts(suspects: "Sequence[Suspect]") -> Iterator[str]:
+def _suspect_texts(suspects: Sequence[Suspect]) -> Iterator[str]:
     """Yield what is live although its removal, or a newer version, may be among what is lost."""
     messages = [(suspect.first, suspect.last) for suspect in suspects if suspect.kind == "message"]
     keys = [suspect.key for suspect in suspects if suspect.kind == "key"]
@@ -195,10 +192,8 @@ def _asked_for_otherwise() -> Iterator[None]:
         ) from locked
 
 
-def _planned(spool: Path, *, compact: bool) -> "CleanupReport":
+def _planned(spool: Path, *, compact: bool) -> CleanupReport:
     """Return what a clean-up would do, found out without the lock."""
-    from oms_journal.database.stats import CleanupReport
-
     with view(spool) as looking:
         files = looking.explain()
     if compact:
@@ -218,14 +213,14 @@ def _sizes(spool: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in sorted(spool.glob("*.data"))}
 
 
-def _since(before: dict[str, int], after: dict[str, int], report: "CleanupReport", *, retains: bool) -> "CleanupReport":
+def _since(before: dict[str, int], after: dict[str, int], report: CleanupReport, *, retains: bool) -> CleanupReport:
     """Return the report with what the opening itself had cleaned up already."""
     gone = tuple(name for name in before if name not in after)
     freed = max(0, sum(before.values()) - sum(after.values()))
     return replace(report, deleted=() if retains else gone, moved=gone if retains else (), freed_bytes=freed)
 
 
-def _print_cleanup(report: "CleanupReport") -> None:
+def _print_cleanup(report: CleanupReport) -> None:
     would = "would be " if report.dry_run else ""
     for name in report.deleted:
         output.print_line(f"{name} {would}deleted")

@@ -4,20 +4,21 @@ import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from oms_journal.broker.records import MASTER_KEY
+from oms_journal.broker.store.start import RESTORED_KEY
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import ExitCode
 from oms_journal.cli.output import age_text, counted, iso_microseconds, size_text
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.store.repair import print_recovery
 from oms_journal.cli.stores import engine_options
+from oms_journal.database.backup.restore import RestoreOptions, RestoreReport
+from oms_journal.database.backup.restore import restore as restored
 from oms_journal.journal import names
-
-if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.database.backup.restore import RestoreReport
 
 
 def restore(
@@ -47,11 +48,6 @@ def restore(
     Interrupted, it begins anew when it is called again. Exits 1 when something of the backup is damaged; what is held
     is no failure.
     """
-    from oms_journal.broker.records import MASTER_KEY
-    from oms_journal.broker.store.start import RESTORED_KEY
-    from oms_journal.database.backup.restore import RestoreOptions
-    from oms_journal.database.backup.restore import restore as restored
-
     with ProgressBar() as progress:
         chosen = RestoreOptions(
             unreadable_as_damaged=unreadable_as_damaged,
@@ -79,7 +75,7 @@ _ORIGINAL = {
 }
 
 
-def _print(report: "RestoreReport") -> None:
+def _print(report: RestoreReport) -> None:
     age = age_text(datetime.now(UTC).timestamp() - report.taken_at / 1e6)
     facts = {
         "database": f"{report.database}, restored from {report.parent}",
@@ -102,7 +98,7 @@ def _print(report: "RestoreReport") -> None:
     output.print_line(f"Restored into {report.directory}.")
 
 
-def _what_next(report: "RestoreReport") -> Iterator[str]:
+def _what_next(report: RestoreReport) -> Iterator[str]:
     """Yield what is held, and what to do about that."""
     spool = f"--spool {shlex.quote(report.directory)}"
     if report.held:

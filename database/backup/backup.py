@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from oms_journal.database.backup.files import Brought
-from oms_journal.database.backup.snapshot import Picture, SourceReader
-from oms_journal.database.backup.target import BackupPlace, are_apart
+from oms_journal.database.backup.files import CopiedFile
+from oms_journal.database.backup.snapshot import Snapshot, SnapshotReader
+from oms_journal.database.backup.target import BackupTarget, are_apart
 from oms_journal.database.options import system_clock
-from oms_journal.journal.background import courteous
+from oms_journal.journal.background import yielding
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import BehindItsBackup, DiskError, NothingToBackUp, NotReadBack, NotThisBackup
 from oms_journal.journal.format.headers import FileHeader
@@ -54,7 +54,7 @@ class BackupReport:
 
     directory: Path
     manifest: Manifest
-    brought: tuple[Brought, ...] = ()
+    brought: tuple[CopiedFile, ...] = ()
     removed: tuple[str, ...] = ()
     archived: tuple[str, ...] = ()
     damage: dict[str, str] = field(default_factory=dict)  # what is wrong with the database's files, by name
@@ -108,7 +108,7 @@ class Backup:
         report = backup.run()  # and later again: only what is new is brought
     """
 
-    def __init__(self, source: SourceReader, place: BackupPlace, options: BackupOptions, *, links: bool) -> None:
+    def __init__(self, source: SnapshotReader, place: BackupTarget, options: BackupOptions, *, links: bool) -> None:
         self.source = source
         self.place = place
         self.header: FileHeader | None = None  # of the last file, as it was looked at last
@@ -143,8 +143,8 @@ class Backup:
             disk.list(path)
         except OSError as failure:
             raise DiskError(path, failure, "read") from failure
-        place = BackupPlace.open(onto, target, rebuilds=options.rereads, key=options.key)
-        return cls(SourceReader(disk, path, options.key), place, options, links=options.links and onto is disk)
+        place = BackupTarget.open(onto, target, rebuilds=options.rereads, key=options.key)
+        return cls(SnapshotReader(disk, path, options.key), place, options, links=options.links and onto is disk)
 
     def __enter__(self) -> "Backup":
         return self
@@ -167,7 +167,7 @@ class Backup:
         NotThisDatabase, NewerFormat. Whichever it is, the backup before is as good as it was.
         """
         began = self._options.seconds()
-        with courteous():
+        with yielding():
             return self._run(self._settled(), began)
 
     def run_once(self) -> BackupReport:
@@ -175,30 +175,30 @@ class Backup:
         began = self._options.seconds()
         return self._run(self._required(self._look()), began, is_repeated=True)
 
-    def _run(self, picture: Picture, began: float, *, is_repeated: bool = False) -> BackupReport:
+    def _run(self, snapshot: Snapshot, began: float, *, is_repeated: bool = False) -> BackupReport:
         before = self.place.manifest
         for attempt in range(1, ATTEMPTS_MAX + 1):
             self.place.check()
-            self.place.begin(self._manifest(picture, ()))
-            if before is not None and before.is_complete and not self.source.has(picture, before):
+            self.place.begin(self._manifest(snapshot, ()))
+            if before is not None and before.is_complete and not self.source.has(snapshot, before):
                 tail = before.tail
                 raise BehindItsBackup(self.source.directory, self.place.directory, tail.commit, tail.sequence)
             try:
-                brought = self._bring(picture)
+                brought = self._bring(snapshot)
             except NotReadBack:
                 if attempt > 1:
                     raise
                 brought = None  # a repair may have replaced the file between the copy and the comparison
             if brought is not None:
                 break
-            picture = self._look() or picture
+            snapshot = self._look() or snapshot
         else:
             raise DiskError(self.source.directory, OSError("its files go faster than they can be copied"), "back up")
-        manifest = self._manifest(picture, brought)
+        manifest = self._manifest(snapshot, brought)
         is_new = not is_repeated or before is None or replace(manifest, taken_at=before.taken_at) != before
         removed = self.place.publish(manifest) if is_new else []
-        self.header = picture.header
-        self.is_damaged = picture.files[-1].sequence != picture.tail.sequence or brought[-1].file.is_damaged
+        self.header = snapshot.header
+        self.is_damaged = snapshot.files[-1].sequence != snapshot.tail.sequence or brought[-1].file.is_damaged
         damage = {str(DataFileName(one.file.sequence)): one.damage for one in brought if one.damage}
         return BackupReport(
             directory=self.place.directory,
@@ -206,45 +206,45 @@ class Backup:
             brought=tuple(brought),
             removed=tuple(removed),
             archived=tuple(self.place.take_archived()),
-            damage=picture.damage | damage,
-            unvouched=picture.unvouched,
+            damage=snapshot.damage | damage,
+            unvouched=snapshot.unvouched,
             is_first=before is None or not before.is_complete,
             is_new=is_new,
             is_mended=self.place.is_mended,
-            fell_behind=before is not None and before.is_complete and _has_skipped(before, picture),
+            fell_behind=before is not None and before.is_complete and _has_skipped(before, snapshot),
             seconds=self._options.seconds() - began,
         )
 
-    def _settled(self) -> Picture:
+    def _settled(self) -> Snapshot:
         """Return the database with all in it that was acknowledged before the call."""
-        picture = self._look()
-        first = _end_of(picture)
+        snapshot = self._look()
+        first = _end_of(snapshot)
         waited = 0.0
-        while waited < self._options.vouch_seconds and (picture is None or picture.is_open):
-            if picture is not None and not picture.lost and (not picture.unvouched or _end_of(picture) > first):
+        while waited < self._options.vouch_seconds and (snapshot is None or snapshot.is_open):
+            if snapshot is not None and not snapshot.lost and (not snapshot.unvouched or _end_of(snapshot) > first):
                 break
             self._options.wait(LOOK_SECONDS)
             waited += LOOK_SECONDS
-            picture = self._look()
-            first = first or _end_of(picture)
-        return self._required(picture)
+            snapshot = self._look()
+            first = first or _end_of(snapshot)
+        return self._required(snapshot)
 
-    def _required(self, picture: Picture | None) -> Picture:
-        if picture is None:
+    def _required(self, snapshot: Snapshot | None) -> Snapshot:
+        if snapshot is None:
             raise NothingToBackUp(f"{self.source.directory} has no commit that is vouched for: nothing to back up yet")
-        return picture
+        return snapshot
 
-    def _look(self) -> Picture | None:
-        picture = self.source.look()
-        self._has_broker = self._has_broker or (picture is not None and picture.holds_key)
-        return picture
+    def _look(self) -> Snapshot | None:
+        snapshot = self.source.snapshot()
+        self._has_broker = self._has_broker or (snapshot is not None and snapshot.holds_key)
+        return snapshot
 
-    def _bring(self, picture: Picture) -> list[Brought] | None:
-        """Return the files of the picture, all in the backup now; None when one of them has gone."""
-        total = sum(wanted.size for wanted in picture.files)
+    def _bring(self, snapshot: Snapshot) -> list[CopiedFile] | None:
+        """Return the files of the snapshot, all in the backup now; None when one of them has gone."""
+        total = sum(wanted.size for wanted in snapshot.files)
         done = 0
         brought = []
-        for wanted in picture.files:
+        for wanted in snapshot.files:
             one = self.place.bring(self.source.disk, wanted, links=self._links, rereads=self._options.rereads)
             if one is None:
                 return None
@@ -253,18 +253,18 @@ class Backup:
             self._options.progress("back up", done, total)
         return brought
 
-    def _manifest(self, picture: Picture, brought: "list[Brought] | tuple[()]") -> Manifest:
-        header = picture.header
+    def _manifest(self, snapshot: Snapshot, brought: "list[CopiedFile] | tuple[()]") -> Manifest:
+        header = snapshot.header
         return Manifest(
             database=header.database,
             parent=header.parent,
             parent_sequence=header.parent_sequence,
-            low_water=picture.low_water,
-            tail=picture.tail,
-            next_message=picture.next_message,
-            next_commit=max(header.next_commit, picture.tail.commit + 1),
-            owner=picture.owner,
-            was_closed=picture.was_closed and not any(one.damage for one in brought),
+            low_water=snapshot.low_water,
+            tail=snapshot.tail,
+            next_message=snapshot.next_message,
+            next_commit=max(header.next_commit, snapshot.tail.commit + 1),
+            owner=snapshot.owner,
+            was_closed=snapshot.was_closed and not any(one.damage for one in brought),
             has_broker=self._has_broker,
             taken_at=self._options.clock(),
             source=f"{socket.gethostname()}:{self.source.directory}",
@@ -288,14 +288,14 @@ def check_apart(spool: Path, directory: Path) -> None:
         )
 
 
-def _end_of(picture: Picture | None) -> tuple[int, ...]:
+def _end_of(snapshot: Snapshot | None) -> tuple[int, ...]:
     """Return where what is vouched for ends: file and byte; nothing where there is nothing."""
-    return () if picture is None else (picture.tail.sequence, picture.tail.end)
+    return () if snapshot is None else (snapshot.tail.sequence, snapshot.tail.end)
 
 
-def _has_skipped(before: Manifest, picture: Picture) -> bool:
+def _has_skipped(before: Manifest, snapshot: Snapshot) -> bool:
     """Say whether what the database has begins behind the end of the backup, with something left out in between."""
-    first = picture.files[0].task.header if picture.files else None
-    if first is None or picture.low_water <= before.tail.sequence:
+    first = snapshot.files[0].task.header if snapshot.files else None
+    if first is None or snapshot.low_water <= before.tail.sequence:
         return False
     return (first.previous.sequence, first.previous.end) != (before.tail.sequence, before.tail.end)

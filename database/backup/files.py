@@ -15,27 +15,25 @@ before is as good as it was until the new manifest is durable:
 
 import contextlib
 import errno
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import xxhash
 
-from oms_journal.database.backup.snapshot import Wanted
+from oms_journal.database.backup.snapshot import FileToBackUp
 from oms_journal.journal import names
 from oms_journal.journal.disk import NO_LINKS, Disk, DiskFile
 from oms_journal.journal.errors import DiskError, NotReadBack
+from oms_journal.journal.files import build, copy, pieces
 from oms_journal.journal.format.manifest import BackupFile
 from oms_journal.journal.names import ArchiveName
 from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validation import examine
 
-COPY_BYTES = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class CopiedFile:
     """One file that is now in the backup's directory."""
 
     file: BackupFile
@@ -44,7 +42,7 @@ class Brought:
     damage: str = ""
 
 
-class Bringer:
+class FileCopier:
     """Brings the files of one backup. What is `late` takes its place once the manifest is durable."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
@@ -53,7 +51,7 @@ class Bringer:
         self.late: list[str] = []
         self.archived: list[str] = []
 
-    def bring(self, source: Disk, wanted: Wanted, old: BackupFile | None, *, links: bool) -> Brought | None:
+    def bring(self, source: Disk, wanted: FileToBackUp, old: BackupFile | None, *, links: bool) -> CopiedFile | None:
         """Have a file of the database here, durable and read back; None when it has gone or changed meanwhile.
 
         `old` is what the backup has of it. DiskError; NotReadBack when what was written is not what is read.
@@ -67,7 +65,7 @@ class Bringer:
         except OSError as failure:
             raise DiskError(self.directory, failure, f"write {wanted.name} of the backup in") from failure
 
-    def _bring(self, source: Disk, wanted: Wanted, old: BackupFile | None, *, links: bool) -> Brought | None:
+    def _bring(self, source: Disk, wanted: FileToBackUp, old: BackupFile | None, *, links: bool) -> CopiedFile | None:
         path = self.directory / wanted.name
         size = _size(self.disk, path)
         if old is not None and old.identity == wanted.identity and size is not None and size >= old.size:
@@ -77,9 +75,9 @@ class Bringer:
                     self._cut(path, old.size)
                 elif size > old.size and is_same and not wanted.damage:  # never cut: it may be the database's by a link
                     return self._make(source, wanted, None, links=links)
-                return Brought(old, "kept")
+                return CopiedFile(old, "kept")
             if old.is_damaged and is_same and _checksum(source, wanted.task.path, wanted.size) == old.checksum:
-                return Brought(old, "kept", damage=wanted.damage or "still as damaged as it was")
+                return CopiedFile(old, "kept", damage=wanted.damage or "still as damaged as it was")
             if not old.is_sealed and wanted.size >= old.size:
                 extended = self._extend(source, wanted, old)
                 if extended is not None:
@@ -88,7 +86,7 @@ class Bringer:
             checksum = _checksum(source, wanted.task.path, wanted.size)
             if checksum == _checksum(self.disk, path, wanted.size):
                 _sync(self.disk, path)
-                return self._verified(source, wanted, path, Brought(_entry(wanted, checksum), "kept"))
+                return self._verified(source, wanted, path, CopiedFile(_entry(wanted, checksum), "kept"))
         return self._make(source, wanted, old, links=links)
 
     def _cut(self, path: Path, size: int) -> None:
@@ -100,25 +98,19 @@ class Bringer:
         finally:
             file.close()
 
-    def _extend(self, source: Disk, wanted: Wanted, old: BackupFile) -> Brought | None:
+    def _extend(self, source: Disk, wanted: FileToBackUp, old: BackupFile) -> CopiedFile | None:
         """Write what has come to a file since; None where its beginning is not what the backup has."""
         path = self.directory / wanted.name
         hasher = xxhash.xxh3_64()
         reading = source.open(wanted.task.path)
         try:
-            if not _read_all(reading, 0, old.size, hasher.update) or hasher.intdigest() != old.checksum:
+            for _, data in pieces(reading, 0, old.size):
+                hasher.update(data)
+            if hasher.intdigest() != old.checksum:  # as it does where the file is shorter
                 return None
             writing = self.disk.open(path, writable=True)
             try:
-                at = old.size
-
-                def write(data: bytes) -> None:
-                    nonlocal at
-                    writing.write(data, at)
-                    hasher.update(data)
-                    at += len(data)
-
-                if not _read_all(reading, old.size, wanted.size, write):
+                if not _copy_hashed(reading, writing, hasher, old.size, wanted.size):
                     return None
                 if writing.size() > wanted.size:
                     writing.truncate(wanted.size)  # what an interrupted back-up had written behind it
@@ -129,10 +121,10 @@ class Bringer:
             reading.close()
         if _checksum(self.disk, path, wanted.size) != hasher.intdigest():
             return None  # what was there before has rotted: it is made anew
-        brought = Brought(_entry(wanted, hasher.intdigest()), "extended", wanted.size - old.size)
+        brought = CopiedFile(_entry(wanted, hasher.intdigest()), "extended", wanted.size - old.size)
         return self._verified(source, wanted, path, brought)
 
-    def _make(self, source: Disk, wanted: Wanted, old: BackupFile | None, *, links: bool) -> Brought | None:
+    def _make(self, source: Disk, wanted: FileToBackUp, old: BackupFile | None, *, links: bool) -> CopiedFile | None:
         """Make a file beside its place, and give it its name, at once where the manifest knows of no other."""
         path = self.directory / wanted.name
         new = self.directory / names.unfinished(wanted.name)
@@ -159,7 +151,7 @@ class Bringer:
             self.late.append(wanted.name)
         return brought
 
-    def _link(self, wanted: Wanted, new: Path) -> Brought | None:
+    def _link(self, wanted: FileToBackUp, new: Path) -> CopiedFile | None:
         """Give the sealed file a second name here; None where the file system cannot."""
         try:
             self.disk.link(wanted.task.path, new)
@@ -170,32 +162,24 @@ class Bringer:
         _sync(self.disk, new)  # its length may be in the cache alone
         if self.disk.size(new) != wanted.size:
             raise FileNotFoundError(errno.ENOENT, "replaced meanwhile", str(wanted.task.path))
-        return Brought(_entry(wanted, _checksum(self.disk, new, wanted.size)), "linked")
+        return CopiedFile(_entry(wanted, _checksum(self.disk, new, wanted.size)), "linked")
 
-    def _copy(self, source: Disk, wanted: Wanted, new: Path) -> Brought | None:
+    def _copy(self, source: Disk, wanted: FileToBackUp, new: Path) -> CopiedFile | None:
         hasher = xxhash.xxh3_64()
         reading = source.open(wanted.task.path)
         try:
             writing = self.disk.create(new)
             try:
-                at = 0
-
-                def write(data: bytes) -> None:
-                    nonlocal at
-                    writing.write(data, at)
-                    hasher.update(data)
-                    at += len(data)
-
-                if not _read_all(reading, 0, wanted.size, write):
+                if not _copy_hashed(reading, writing, hasher, 0, wanted.size):
                     return None
                 writing.sync()
             finally:
                 writing.close()
         finally:
             reading.close()
-        return Brought(_entry(wanted, hasher.intdigest()), "copied", wanted.size)
+        return CopiedFile(_entry(wanted, hasher.intdigest()), "copied", wanted.size)
 
-    def _verified(self, source: Disk, wanted: Wanted, path: Path, brought: Brought) -> Brought:
+    def _verified(self, source: Disk, wanted: FileToBackUp, path: Path, brought: CopiedFile) -> CopiedFile:
         """Return it with what validation says of it, read back; NotReadBack where the database's own file is better."""
         if _checksum(self.disk, path, brought.file.size) != brought.file.checksum:
             raise NotReadBack(f"{path} does not read back as it was written; the backup before is as it was")
@@ -217,17 +201,11 @@ class Bringer:
         parsed = [names.parse(entry) for entry in self.disk.list(self.directory)]
         versions = [one.version for one in parsed if isinstance(one, ArchiveName) and one.sequence == old.sequence]
         archive = str(ArchiveName(old.sequence, max(versions, default=0) + 1))
-        building = self.directory / names.unfinished(archive)
-        with contextlib.suppress(FileNotFoundError):
-            self.disk.unlink(building)  # of an attempt that failed
-        reading, writing = self.disk.open(path), self.disk.create(building)
+        reading = self.disk.open(path)
         try:
-            _read_all(reading, 0, old.size, lambda data: writing.write(data, writing.size()))
-            writing.sync()
+            build(self.disk, self.directory / archive, lambda file: copy(reading, file, 0, old.size))
         finally:
             reading.close()
-            writing.close()
-        self.disk.rename(building, self.directory / archive)
         self.archived.append(archive)
 
 
@@ -237,7 +215,7 @@ def has(disk: Disk, path: Path, file: BackupFile) -> bool:
     return size is not None and size >= file.size and _checksum(disk, path, file.size) == file.checksum
 
 
-def _entry(wanted: Wanted, checksum: int) -> BackupFile:
+def _entry(wanted: FileToBackUp, checksum: int) -> BackupFile:
     return BackupFile(
         sequence=wanted.sequence,
         identity=wanted.identity,
@@ -268,13 +246,11 @@ def _sync(disk: Disk, path: Path) -> None:
         file.close()
 
 
-def _read_all(file: DiskFile, start: int, end: int, take: Callable[[bytes], object]) -> bool:
-    """Hand over the bytes from start to end; False when the file has not so many."""
-    at = start
-    while at < end:
-        data = file.read(min(COPY_BYTES, end - at), at)
-        if not data:
-            return False
-        take(data)
-        at += len(data)
-    return True
+def _copy_hashed(source: DiskFile, target: DiskFile, hasher: "xxhash.xxh3_64", start: int, end: int) -> bool:
+    """Copy the bytes from start to end and hash them; False when the source has not so many."""
+    reached = start
+    for at, data in pieces(source, start, end):
+        target.write(data, at)
+        hasher.update(data)
+        reached = at + len(data)
+    return reached == end

@@ -19,34 +19,34 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from oms_journal.database.backup.snapshot import SourceReader
+from oms_journal.database.backup.snapshot import SnapshotReader
 from oms_journal.database.backup.target import are_apart
 from oms_journal.database.backup.verification import rebuilt
 from oms_journal.database.options import system_clock
 from oms_journal.index import duplicates, held
 from oms_journal.index.table import NUMBER_MAX
 from oms_journal.journal import names
-from oms_journal.journal.disk import Disk, DiskFile, RealDisk
+from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, JournalError, ManifestDamaged, RestoreRefused
+from oms_journal.journal.files import copy
 from oms_journal.journal.format import manifest
 from oms_journal.journal.format.manifest import BackupFile, Manifest
-from oms_journal.journal.lock import Ownership, read_holder
+from oms_journal.journal.lock import DirectoryLock, read_holder
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import MIB
 from oms_journal.journal.reading.datafile import DataFile
-from oms_journal.journal.writing.draft import Composer, Draft
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 from oms_journal.journal.writing.log import Journal, JournalSettings
 from oms_journal.recovery import findings
 from oms_journal.recovery import findings as holding
 from oms_journal.recovery.bad_blocks import ForgivingDisk
-from oms_journal.recovery.numbering import Numbers
+from oms_journal.recovery.numbering import NumberFloor
 from oms_journal.recovery.place import directory_of, make_directory
 from oms_journal.recovery.report import RecoveryReport
 from oms_journal.recovery.restoring import Split, refuse_unfinished
-from oms_journal.recovery.startup import RecoveryOptions, Started, refuse_backup, start
+from oms_journal.recovery.startup import RecoveryOptions, StartResult, refuse_backup, start
 from oms_journal.recovery.validation import Progress, no_progress
 
-COPY_BYTES = 1 << 20
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ATTEMPTS_MAX = 5  # a backup that is being added to lets go of files
 
@@ -135,7 +135,7 @@ def restore(
     try:
         _begin(disk, target, started, options, found)
         holding.done(disk, target)
-        findings.handed_over(disk, target, Numbers())  # a file begins behind all of them
+        findings.handed_over(disk, target, NumberFloor())  # a file begins behind all of them
         _finish(disk, target, found)
     finally:
         started.ownership.close()
@@ -156,14 +156,14 @@ def _went_on(disk: Disk, found: Manifest) -> bool | None:
         refuse_backup(disk, directory)
         refuse_unfinished(disk, directory)
         holder = read_holder(disk, directory)
-        picture = SourceReader(disk, directory).look()
+        snapshot = SnapshotReader(disk, directory).snapshot()
     except (JournalError, OSError):
         return None
-    if holder is None or picture is None or picture.header.database != found.database:
+    if holder is None or snapshot is None or snapshot.header.database != found.database:
         return None
-    if picture.was_closed and picture.owner == found.owner and picture.tail == found.tail:
+    if snapshot.was_closed and snapshot.owner == found.owner and snapshot.tail == found.tail:
         return False
-    return True if holder.number > found.owner or picture.tail.commit > found.tail.commit else None
+    return True if holder.number > found.owner or snapshot.tail.commit > found.tail.commit else None
 
 
 def _check_apart(source: Path, target: Path) -> None:
@@ -203,7 +203,7 @@ def _copy_all(disk: Disk, source: Path, target: Path, found: Manifest, options: 
     make_directory(disk, target)
     try:
         _check_empty(disk, target)
-        ownership = Ownership.acquire(disk, target)
+        ownership = DirectoryLock.acquire(disk, target)
         try:
             entries = _check_empty(disk, target)
             manifest.write(disk, target, found, names.RESTORE)
@@ -248,7 +248,7 @@ def _copy(reading: Disk, disk: Disk, source: Path, target: Path, wanted: BackupF
     try:
         new = disk.create(target)
         try:
-            _copy_bytes(old, new, wanted.size)
+            copy(old, new, 0, wanted.size)
             new.sync()
         finally:
             new.close()
@@ -258,15 +258,10 @@ def _copy(reading: Disk, disk: Disk, source: Path, target: Path, wanted: BackupF
         return file.size() == wanted.size and file.checksum(wanted.size) == wanted.checksum
 
 
-def _copy_bytes(old: DiskFile, new: DiskFile, size: int) -> None:
-    for at in range(0, size, COPY_BYTES):
-        new.write(old.read(min(COPY_BYTES, size - at), at), at)
-
-
 # The first data file of the new database.
 
 
-def _begin(disk: Disk, target: Path, started: Started, options: RestoreOptions, found: Manifest) -> None:
+def _begin(disk: Disk, target: Path, started: StartResult, options: RestoreOptions, found: Manifest) -> None:
     """Write the first data file of the new database; DiskError."""
     marks = {}
     if options.broker_key and found.has_broker and options.hold:
@@ -279,7 +274,7 @@ def _begin(disk: Disk, target: Path, started: Started, options: RestoreOptions, 
     )
     writing = Journal(disk, target, started.opening, settings)
     try:
-        for one in (draft, Composer().draft()):  # an empty commit vouches for the one before it
+        for one in (draft, CommitBuilder().draft()):  # an empty commit vouches for the one before it
             formed = writing.form([one])
             if formed.group is None:
                 raise formed.refused[0][1]
@@ -296,13 +291,13 @@ def _text(microseconds: int) -> str:
         return f"{microseconds} µs"
 
 
-def _first_commit(started: Started, away: int, marks: dict[bytes, bytes]) -> Draft:
+def _first_commit(started: StartResult, away: int, marks: dict[bytes, bytes]) -> Draft:
     """Return what the new database says first: what is held, and the identifiers, `away` microseconds later."""
     index = started.index
     identifiers = duplicates.carried(index.duplicates.later(away))
     values = marks | index.held.values()
     values |= {duplicates.KEY_PREFIX + f"{place:06}".encode(): value for place, value in enumerate(identifiers)}
-    composer = Composer()
+    composer = CommitBuilder()
     for key, value in values.items():
         composer.put(key, value)
     for prefix in (held.KEY_PREFIX, duplicates.KEY_PREFIX):
@@ -325,7 +320,7 @@ def _finish(disk: Disk, target: Path, found: Manifest) -> None:
 
 
 def _report(
-    target: Path, found: Manifest, started: Started, changed: tuple[str, ...], *, went_on: bool | None
+    target: Path, found: Manifest, started: StartResult, changed: tuple[str, ...], *, went_on: bool | None
 ) -> RestoreReport:
     index = started.index
     held_count = sum(int(index.held.mask(numbers).sum()) for numbers, _, _ in index.table.batches(None, 0, NUMBER_MAX))

@@ -10,37 +10,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import xxhash
-
-from oms_journal.database.backup.tail import good_frames
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError, JournalError, NewerFormat
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import ranges
-from oms_journal.journal.format.frames import GAP
-from oms_journal.journal.format.headers import FileHeader, Previous
+from oms_journal.journal.format.frames import GAP, joined_checksums
+from oms_journal.journal.format.headers import Ending, FileHeader, xxh3
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.lock import Holder, read_holder
 from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.walk import good_frames
 from oms_journal.recovery.bad_blocks import ForgivingDisk
 from oms_journal.recovery.decision import Action
-from oms_journal.recovery.examination import Examined, read_contents
+from oms_journal.recovery.examination import Examination, read_contents
 from oms_journal.recovery.repair import stand_in_identity
 from oms_journal.recovery.report import Verdict
-from oms_journal.recovery.survey import Task, survey
+from oms_journal.recovery.survey import Candidate, survey
 from oms_journal.recovery.validation import FASTER, LOOKS_MAX, as_followed, examine, has_gone_since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class FileToBackUp:
     """One data file that a backup needs. Sizes in bytes."""
 
-    task: Task
+    task: Candidate
     identity: int
     size: int  # how much of the file is needed
     is_sealed: bool  # all of it is, and it will never change
-    ending: Previous | None  # how it ends, where that is known
+    ending: Ending | None  # how it ends, where that is known
     damage: str = ""  # what is wrong with it; "" for a file that is whole
 
     @property
@@ -53,12 +51,12 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class Snapshot:
     """A database at the moment at which it was looked at."""
 
-    files: tuple[Wanted, ...]
+    files: tuple[FileToBackUp, ...]
     header: FileHeader  # of the newest file with frames
-    tail: Previous  # how that file ends
+    tail: Ending  # how that file ends
     low_water: int
     next_message: int
     owner: int
@@ -75,16 +73,16 @@ class Picture:
         return {**lost, **{file.name: file.damage for file in self.files if file.damage}}
 
 
-class SourceReader:
+class SnapshotReader:
     """Looks at one database, again and again; what was found sealed and whole is not read a second time."""
 
     def __init__(self, disk: Disk, directory: Path, key: bytes = b"") -> None:
         self.disk: Disk = ForgivingDisk(disk)  # what cannot be read is damaged, and no reason to have no backup
         self.directory = directory
         self._key = key
-        self._known: dict[int, Examined] = {}
+        self._known: dict[int, Examination] = {}
 
-    def look(self) -> Picture | None:
+    def snapshot(self) -> Snapshot | None:
         """Return what is there, None where no commit is vouched for. DiskError, NotThisDatabase, NewerFormat."""
         before = self._holder()
         for _ in range(LOOKS_MAX):
@@ -93,7 +91,7 @@ class SourceReader:
                 found = [self._examine(task) for task in tasks]
                 found = self._with_marks(as_followed(self.disk, tasks, found, full=False))
                 if not any(one.decision.row == "missing" and one.task.is_listed for one in found):
-                    return self._picture(found, before)
+                    return self._snapshot(found, before)
             except DiskError as failure:
                 if not has_gone_since(failure, self.directory):
                     raise
@@ -107,14 +105,14 @@ class SourceReader:
                 self._known.clear()  # a file was replaced between two looks at it
         raise DiskError(self.directory, OSError(FASTER), "back up")
 
-    def has(self, picture: Picture, known: Manifest) -> bool:
+    def has(self, snapshot: Snapshot, known: Manifest) -> bool:
         """Say whether the database's history has the last commit of a backup, as far as its files can tell.
 
         Where clean-up has removed all files up to that commit, and more behind it, the oldest one that is left must at
         least be a later one: behind that commit, and of no earlier opening. DiskError.
         """
         tail = known.tail
-        first = next((file for file in picture.files if file.sequence >= tail.sequence and file.task.header), None)
+        first = next((file for file in snapshot.files if file.sequence >= tail.sequence and file.task.header), None)
         if first is None or first.task.header is None:
             return False
         header, previous = first.task.header, first.task.header.previous
@@ -125,7 +123,7 @@ class SourceReader:
         is_behind = (previous.identity, True) == (tail.identity, previous.end >= tail.end)
         return is_behind and (previous == tail or previous.end > tail.end)
 
-    def _holds(self, wanted: Wanted, header: FileHeader, known: Manifest) -> bool:
+    def _holds(self, wanted: FileToBackUp, header: FileHeader, known: Manifest) -> bool:
         """Say whether a file has the last commit of a backup: the same bytes, or frames, or what a repair has left."""
         tail, entry = known.tail, known.file(known.tail.sequence)
         if header.identity not in (tail.identity, stand_in_identity(header.database, header.sequence)):
@@ -137,8 +135,7 @@ class SourceReader:
                 frames = good_frames(file.bytes(tail.end), 0, header, header.start())
         except OSError as failure:
             raise DiskError(wanted.task.path, failure, "read") from failure
-        chain = xxhash.xxh3_64(b"".join(frame.checksum.to_bytes(8, "little") for frame in frames))
-        if frames and (frames[-1].end, chain.intdigest()) == (tail.end, tail.chain):
+        if frames and (frames[-1].end, xxh3(joined_checksums(frames))) == (tail.end, tail.chain):
             return True
         is_repaired = wanted.damage or header.identity != tail.identity or any(frame.flags & GAP for frame in frames)
         return bool(is_repaired) and (wanted.ending.end if wanted.ending is not None else wanted.size) >= tail.end
@@ -154,7 +151,7 @@ class SourceReader:
         except JournalError:
             return None
 
-    def _examine(self, task: Task) -> Examined:
+    def _examine(self, task: Candidate) -> Examination:
         known = self._known.get(task.sequence)
         if known is not None and known.header == task.header and task.named in (None, known.named):
             with contextlib.suppress(OSError):
@@ -162,7 +159,7 @@ class SourceReader:
                     return known
         return examine(self.disk, replace(task, vouched_only=True), full=False)
 
-    def _with_marks(self, found: Sequence[Examined]) -> list[Examined]:
+    def _with_marks(self, found: Sequence[Examination]) -> list[Examination]:
         """Return the files, with a last group that nothing vouches for where clean-up has acted on the mark in it."""
         missing = [one.sequence for one in found if one.decision.row == "missing"]
         result = list(found)
@@ -173,7 +170,7 @@ class SourceReader:
                     result[place] = whole
         return result
 
-    def _picture(self, found: Sequence[Examined], before: Holder | None) -> Picture | None:
+    def _snapshot(self, found: Sequence[Examination], before: Holder | None) -> Snapshot | None:
         headers = [one.header for one in found if one.header is not None]
         low_water = max([1, *(one.low_water for one in found), *(header.low_water for header in headers)])
         kept = [one for one in found if one.decision.action not in (Action.REMOVE, Action.DROP)]
@@ -193,7 +190,7 @@ class SourceReader:
         is_at_rest = holder is not None and not holder.is_open and before is not None and before.number == holder.number
         is_whole = not missing and not any(file.damage for file in files) and not self._is_to_hold()
         assert tail.header is not None
-        return Picture(
+        return Snapshot(
             files=files,
             header=tail.header,
             tail=ending,
@@ -207,7 +204,7 @@ class SourceReader:
             holds_key=any(self._holds_key(one) for one in new),
         )
 
-    def _ending(self, tail: Examined) -> tuple[Contents, Previous]:
+    def _ending(self, tail: Examination) -> tuple[Contents, Ending]:
         contents = read_contents(self.disk, tail)
         assert contents is not None and tail.header is not None
         return contents, replace(contents.ending(tail.header), sequence=tail.sequence, end=tail.end)
@@ -216,16 +213,16 @@ class SourceReader:
         """Say whether a start was killed before it held what damage may have brought back."""
         return names.HOLD in self.disk.list(self.directory)
 
-    def _holds_key(self, examined: Examined) -> bool:
+    def _holds_key(self, examined: Examination) -> bool:
         contents = read_contents(self.disk, examined) if self._key else None
         return contents is not None and contents.value_head(self._key) is not None
 
 
-def _wanted(disk: Disk, examined: Examined, ending: Previous | None) -> Wanted:
+def _wanted(disk: Disk, examined: Examination, ending: Ending | None) -> FileToBackUp:
     """Return what of a file is needed: a damaged one as it is, for its recovery to make the best of it."""
     action = examined.decision.action
     is_sealed = action is Action.KEEP or (action is Action.REBUILD and _has_footer(disk, examined))
-    return Wanted(
+    return FileToBackUp(
         task=examined.task,
         identity=examined.task.identity or 0,
         size=examined.size if is_sealed or action is Action.ENTOMB else examined.end,
@@ -235,6 +232,6 @@ def _wanted(disk: Disk, examined: Examined, ending: Previous | None) -> Wanted:
     )
 
 
-def _has_footer(disk: Disk, examined: Examined) -> bool:
+def _has_footer(disk: Disk, examined: Examination) -> bool:
     with DataFile(disk, examined.path) as file:
         return isinstance(file.footer(identity=None), Footer)

@@ -13,35 +13,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from oms_journal.database.backup.files import Bringer, Brought, has
-from oms_journal.database.backup.snapshot import Wanted
+from oms_journal.database.backup.files import CopiedFile, FileCopier, has
+from oms_journal.database.backup.snapshot import FileToBackUp
 from oms_journal.database.backup.verification import rebuilt
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DirectoryGone, DiskError, ManifestDamaged, NotReadBack, NotThisBackup
 from oms_journal.journal.format import manifest
-from oms_journal.journal.format.headers import Previous
+from oms_journal.journal.format.headers import Ending
 from oms_journal.journal.format.manifest import Manifest
-from oms_journal.journal.lock import Ownership
+from oms_journal.journal.lock import DirectoryLock
 from oms_journal.journal.names import DataFileName, UnfinishedName
 from oms_journal.recovery.place import make_directory
 
 
-class BackupPlace:
+class BackupTarget:
     """A directory that holds a backup, or will. Made by `open`; close it."""
 
     def __init__(
-        self, disk: Disk, directory: Path, ownership: Ownership, found: Manifest | None, *, is_mended: bool = False
+        self, disk: Disk, directory: Path, ownership: DirectoryLock, found: Manifest | None, *, is_mended: bool = False
     ) -> None:
         self.disk = disk
         self.directory = directory
         self.manifest = found
         self.is_mended = is_mended  # one copy of its manifest was damaged
         self._ownership = ownership
-        self._bringer = Bringer(disk, directory)
+        self._bringer = FileCopier(disk, directory)
 
     @classmethod
-    def open(cls, disk: Disk, directory: Path, *, rebuilds: bool = False, key: bytes = b"") -> "BackupPlace":
+    def open(cls, disk: Disk, directory: Path, *, rebuilds: bool = False, key: bytes = b"") -> "BackupTarget":
         """Lock the directory, made where it is missing, and finish what an interrupted back-up was about to.
 
         NotThisBackup where it holds anything else, DatabaseLocked, DiskError, NewerFormat; ManifestDamaged, unless it
@@ -55,7 +55,7 @@ class BackupPlace:
         found = _found(disk, directory, key, rebuilds=rebuilds)
         if found is None:
             _refuse_strangers(directory, entries)
-        ownership = Ownership.acquire(disk, directory)
+        ownership = DirectoryLock.acquire(disk, directory)
         try:
             found = _found(disk, directory, key, rebuilds=rebuilds)
             is_mended = found is not None and bool(manifest.flaw(disk, directory))
@@ -86,7 +86,7 @@ class BackupPlace:
     def begin(self, wanted: Manifest) -> None:
         """Make sure that the directory is this database's: from now on nobody takes it for a database."""
         if self.manifest is None:
-            self.manifest = replace(wanted, files=(), tail=Previous())
+            self.manifest = replace(wanted, files=(), tail=Ending())
             self._change("begin", lambda: manifest.write(self.disk, self.directory, self._known))
         elif self.manifest.database != wanted.database:
             raise NotThisBackup(
@@ -99,7 +99,7 @@ class BackupPlace:
         assert self.manifest is not None
         return self.manifest
 
-    def bring(self, source: Disk, wanted: Wanted, *, links: bool, rereads: bool) -> Brought | None:
+    def bring(self, source: Disk, wanted: FileToBackUp, *, links: bool, rereads: bool) -> CopiedFile | None:
         """Have a file of the database here, durable and read back; None when it has gone or changed meanwhile.
 
         DiskError; NotReadBack when what was written is not what is read.

@@ -12,7 +12,7 @@ from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, ManifestDamaged
 from oms_journal.journal.format import manifest
 from oms_journal.journal.format.footer import ranges
-from oms_journal.journal.format.headers import FileHeader, Previous
+from oms_journal.journal.format.headers import Ending, FileHeader
 from oms_journal.journal.format.manifest import BackupFile, Manifest
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile, Footer
@@ -113,7 +113,7 @@ def rebuilt(disk: Disk, directory: Path, key: bytes = b"", *, whole_only: bool =
     kept = [one if one.file.is_sealed or one is last else one.as_damaged() for one in kept]
     if whole_only:
         kept = [one for one in kept if not one.file.is_damaged]
-        last = kept[-1] if kept else replace(last, tail=Previous())
+        last = kept[-1] if kept else replace(last, tail=Ending())
     return Manifest(
         database=newest.database,
         parent=newest.parent,
@@ -135,7 +135,7 @@ class _Told:
 
     file: BackupFile
     header: FileHeader | None = None
-    tail: Previous = field(default_factory=Previous)
+    tail: Ending = field(default_factory=Ending)
     highest: int = 0  # number of a message
     time: int = 0  # of its last commit
     has_key: bool = False

@@ -11,11 +11,11 @@ import numpy as np
 
 from oms_journal.database.database import MessageDatabase
 from oms_journal.database.encode import Encoder
-from oms_journal.database.ledger import Effect, LoadedRun
-from oms_journal.index.duplicates import KEY_PREFIX, Scope, Seen, carried
-from oms_journal.journal.format.records import MOVED, encode_properties
+from oms_journal.database.ledger import IndexChanges, LoadedRun
+from oms_journal.index.duplicates import KEY_PREFIX, KnownIdentifier, Scope, carried
+from oms_journal.journal.format.records import MOVED, Added, encode_properties
 from oms_journal.journal.reading.message import Message
-from oms_journal.journal.writing.draft import Added, Composer
+from oms_journal.journal.writing.draft import CommitBuilder
 
 PLACEHOLDER_QUEUE = "numbers"  # of a message that only says how far the numbers were, and is deleted at once
 
@@ -26,36 +26,36 @@ def load(database: MessageDatabase, messages: Sequence[Message], values: Mapping
     For a time when nobody else writes. ValueError for a number that is not behind the others.
     """
     numbers = [message.number for message in messages]
-    look = database.look()
-    with look.ledger.lock:
-        last = look.ledger.index.highest_number()
+    state = database.state()
+    with state.ledger.lock:
+        last = state.ledger.index.highest_number()
     if any(before >= number for before, number in pairwise([last, *numbers])):
         raise ValueError(f"messages are loaded in the order of their numbers, behind {last}, not {numbers[:3]}…")
     encode = database.drafting.encode
-    composer = Composer()
+    composer = CommitBuilder()
     loaded = list(_added(composer, encode, messages))
     for key, value in values.items():
         composer.put(encode.key(key), encode.value(value))
     draft = composer.draft()
     draft.has_add = bool(messages)  # refused where the disk is full, as any other
     draft.numbers_end = numbers[-1] + 1 if numbers else 0
-    draft.effect = Effect(puts=[key.encode() for key in values], loaded=loaded)
+    draft.effect = IndexChanges(puts=[key.encode() for key in values], loaded=loaded)
     database.write(draft)
 
 
-def load_identifiers(database: MessageDatabase, entries: Mapping[Scope, Seen]) -> None:
+def load_identifiers(database: MessageDatabase, entries: Mapping[Scope, KnownIdentifier]) -> None:
     """Take in the producers' identifiers of another database, the oldest first."""
     values = carried(dict(entries))
     for place, value in enumerate(values):
         key = KEY_PREFIX + f"{place:06}".encode()
-        composer = Composer()
+        composer = CommitBuilder()
         composer.put(key, value)
         draft = composer.draft()
-        draft.effect = Effect(puts=[key])
+        draft.effect = IndexChanges(puts=[key])
         database.write(draft)
-    look = database.look()
-    with look.ledger.lock:
-        look.ledger.index.duplicates.load(values)
+    state = database.state()
+    with state.ledger.lock:
+        state.ledger.index.duplicates.load(values)
 
 
 def number_behind(database: MessageDatabase, number: int) -> None:
@@ -63,14 +63,14 @@ def number_behind(database: MessageDatabase, number: int) -> None:
 
     For that there is a last commit: where it begins the next file, because the numbers went so far, it tells them too.
     """
-    if number < database.look().next_message:
-        database.write(Composer().draft())
+    if number < database.state().next_message:
+        database.write(CommitBuilder().draft())
         return
     load(database, [Message(number, PLACEHOLDER_QUEUE, b"", {}, database.options.clock(), None, 0, 0)], {})
     database.delete(number)
 
 
-def _added(composer: Composer, encode: Encoder, messages: Sequence[Message]) -> Iterable[LoadedRun]:
+def _added(composer: CommitBuilder, encode: Encoder, messages: Sequence[Message]) -> Iterable[LoadedRun]:
     """Put the messages into the composer; yield what the index takes in of them."""
     for (queue, producer), group in groupby(messages, key=lambda message: (message.queue, message.producer_id)):
         part = list(group)

@@ -8,17 +8,16 @@ from pathlib import Path
 
 from oms_journal.database.ledger import Ledger
 from oms_journal.database.options import system_clock
-from oms_journal.database.questions import Look
-from oms_journal.database.reading import Files, read_value
-from oms_journal.index import duplicates
+from oms_journal.database.queries import DatabaseState
+from oms_journal.database.reading import Files
 from oms_journal.index.duplicates import WindowBounds
-from oms_journal.index.live import Index
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import RecoveryRefused
-from oms_journal.journal.lock import Ownership
+from oms_journal.journal.lock import DirectoryLock
 from oms_journal.journal.names import DataFileName, parse
-from oms_journal.recovery.examination import Examined, read_contents
+from oms_journal.recovery.examination import Examination
 from oms_journal.recovery.place import directory_of
+from oms_journal.recovery.replay import identities, load_duplicates, replay
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.restoring import refuse_unfinished
 from oms_journal.recovery.startup import refuse_backup
@@ -26,27 +25,23 @@ from oms_journal.recovery.survey import refuse_newer
 from oms_journal.recovery.validation import examine_directory, no_progress
 
 
-class Standstill:
+class LockedView:
     """A database that nobody writes while this is open. Made by `open`; close it."""
 
-    def __init__(self, disk: Disk, directory: Path, ownership: Ownership, examined: list[Examined]) -> None:
+    def __init__(self, disk: Disk, directory: Path, ownership: DirectoryLock, examined: list[Examination]) -> None:
         self.directory = directory
         self._disk = disk
         self._ownership = ownership
         self._files = Files(disk, directory)
-        index = Index(WindowBounds())
         headers = [one.header for one in examined if one.header is not None]
-        for one in examined:
-            contents = read_contents(disk, one)
-            if contents is not None:
-                index.replay(contents, one.sequence)
+        index, kept = replay(disk, examined, WindowBounds())
+        load_duplicates(disk, directory, index, identities(kept))  # what is damaged of it is left out
         self._ledger = Ledger(index)
-        self._load_identifiers(index)
         self.identity = headers[-1].database.hex() if headers else ""
         self.highest = max([index.highest, *(header.next_message - 1 for header in headers)])  # that a message has had
 
     @classmethod
-    def open(cls, directory: str | Path, *, disk: Disk | None = None, forgives: bool = False) -> "Standstill":
+    def open(cls, directory: str | Path, *, disk: Disk | None = None, forgives: bool = False) -> "LockedView":
         """Lock the directory and read it; with `forgives` as much as can be read of a damaged one.
 
         DatabaseLocked, IsBackup, RestoreUnfinished, RecoveryRefused where data files are damaged, DiskError,
@@ -56,7 +51,7 @@ class Standstill:
         refuse_backup(disk, path)
         refuse_unfinished(disk, path)
         refuse_newer(disk, path)
-        ownership = Ownership.acquire(disk, path)
+        ownership = DirectoryLock.acquire(disk, path)
         try:
             examined = examine_directory(disk, path, no_progress, full=False)
             damaged = [one for one in examined if one.decision.verdict is Verdict.DAMAGED]
@@ -68,15 +63,9 @@ class Standstill:
             ownership.close()
             raise
 
-    def _load_identifiers(self, index: Index) -> None:
-        """Take in what clean-up carried forward of the duplicate window; what is damaged of it is left out."""
-        places = [(key, index.keyed.find(key)) for key in list(index.keyed.keys(duplicates.KEY_PREFIX))]
-        values = [read_value(self._files, key, *version) for key, version in places if version is not None]
-        index.duplicates.load([value for value in values if isinstance(value, bytes)])
-
-    def look(self) -> Look:
-        """Return the database to be asked (`database/questions.py`)."""
-        return Look(
+    def state(self) -> DatabaseState:
+        """Return the database to be asked (`database/queries.py`)."""
+        return DatabaseState(
             disk=self._disk,
             directory=self.directory,
             ledger=self._ledger,

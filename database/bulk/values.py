@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oms_journal.database.questions import Look, get
+from oms_journal.database.queries import DatabaseState, get
 from oms_journal.index.table import Ints
 from oms_journal.journal.disk import DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged
 from oms_journal.journal.format.contents import Contents
-from oms_journal.journal.format.frames import FRAME_SIZE
+from oms_journal.journal.format.frames import FRAME_META_AT, FRAME_SIZE
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import ENGINE_PREFIX, Operation
@@ -31,7 +31,6 @@ AT_ONCE = 1000  # keys looked up together
 WINDOW_BYTES = 1 << 20  # read at once
 GAP_BYTES = 16 << 10  # between two values: so much is read over rather than left out
 _ENGINE = ENGINE_PREFIX.encode()
-META_AT = 12  # in a frame header: `meta`, four bytes
 _FOUR = np.arange(4)
 
 Columns = Mapping[str, npt.NDArray[np.int64]]
@@ -45,59 +44,59 @@ class Values(NamedTuple):
     damaged: Sequence[bytes]
 
 
-def values(look: Look, prefix: str) -> Iterator[Values]:
+def values(state: DatabaseState, prefix: str) -> Iterator[Values]:
     """Yield the values of all keys with the prefix, a data file at a time. For a time when nobody writes.
 
     Keys that are put or moved meanwhile may come twice or not at all. What is damaged is logged too.
     """
-    with look.ledger.lock:
-        keys, sequences, offsets = look.ledger.index.keyed.located(prefix.encode())
+    with state.ledger.lock:
+        keys, sequences, offsets = state.ledger.index.keyed.located(prefix.encode())
     bounds = [0, *(np.flatnonzero(np.diff(sequences)) + 1).tolist(), len(keys)] if keys else []
     for low, high in pairwise(bounds):
         sequence = int(sequences[low])
-        found = _of_file(look, sequence, keys[low:high], offsets[low:high])
+        found = _of_file(state, sequence, keys[low:high], offsets[low:high])
         for key in found.damaged:
             _log.error("the value of key %r in %s is damaged", key.decode(), DataFileName(sequence))
         yield found
 
 
-def in_order(look: Look, prefix: str) -> Iterator[tuple[bytes, bytes | None]]:
+def in_order(state: DatabaseState, prefix: str) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield the keys with the prefix and their values, in the order of the keys; None for what is damaged.
 
     Keys are those that are there now, values as they are when they are reached; one that is gone by then is left out.
     """
-    with look.ledger.lock:
-        keys = [key for key in look.ledger.index.keyed.keys(prefix.encode()) if not key.startswith(_ENGINE)]
+    with state.ledger.lock:
+        keys = [key for key in state.ledger.index.keyed.keys(prefix.encode()) if not key.startswith(_ENGINE)]
     for start in range(0, len(keys), AT_ONCE):
         part = keys[start : start + AT_ONCE]
-        found = dict(_read(look, part))
+        found = dict(_read(state, part))
         yield from ((key, found[key]) for key in part if key in found)
 
 
-def _read(look: Look, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
+def _read(state: DatabaseState, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield keys and values in the order of their places, so that a frame is read once."""
-    with look.ledger.lock:
-        found = [(version, key) for key in keys if (version := look.ledger.index.keyed.find(key)) is not None]
+    with state.ledger.lock:
+        found = [(version, key) for key in keys if (version := state.ledger.index.keyed.find(key)) is not None]
     for sequence, group in groupby(sorted(found), key=lambda pair: pair[0].sequence):
         places = list(group)
         try:
-            reader = FrameReader(look.files.source(sequence))
+            reader = FrameReader(state.files.source(sequence))
             for version, key in places:
                 value = reader.value(key, version.offset)
                 yield key, value if isinstance(value, bytes) else None
         except FormatError:  # of the header: nothing in the file can be read
             yield from ((key, None) for _, key in places)
         except FileNotFoundError:  # clean-up has moved them meanwhile
-            look.files.forget(sequence)
-            yield from _one_by_one(look, [key for _, key in places])
+            state.files.forget(sequence)
+            yield from _one_by_one(state, [key for _, key in places])
         except OSError as failure:
-            raise DiskError(look.directory / str(DataFileName(sequence)), failure, "read") from failure
+            raise DiskError(state.directory / str(DataFileName(sequence)), failure, "read") from failure
 
 
-def _one_by_one(look: Look, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
+def _one_by_one(state: DatabaseState, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
     for key in keys:
         try:
-            value = get(look.ledger, look.files, key)
+            value = get(state.ledger, state.files, key)
         except MessageDamaged:
             yield key, None
             continue
@@ -105,11 +104,11 @@ def _one_by_one(look: Look, keys: Sequence[bytes]) -> Iterator[tuple[bytes, byte
             yield key, value
 
 
-def _of_file(look: Look, sequence: int, keys: Sequence[bytes], offsets: Ints) -> Values:
+def _of_file(state: DatabaseState, sequence: int, keys: Sequence[bytes], offsets: Ints) -> Values:
     """Return the values of keys whose frames begin at ascending offsets of the file."""
-    path = look.directory / str(DataFileName(sequence))
+    path = state.directory / str(DataFileName(sequence))
     try:
-        with DataFile(look.disk, path) as file:
+        with DataFile(state.disk, path) as file:
             footer = file.footer(identity=None)
             if isinstance(footer, Footer):
                 columns: Columns = footer.columns()
@@ -199,7 +198,7 @@ def _metas(file: DiskFile, frames: Ints) -> Ints:
         base = int(frames[low])
         size = int(frames[high - 1]) + FRAME_SIZE - base
         data = np.frombuffer(file.read(size, base).ljust(size, b"\0"), np.uint8)
-        places = (frames[low:high] - base + META_AT)[:, None] + _FOUR
+        places = (frames[low:high] - base + FRAME_META_AT)[:, None] + _FOUR
         found[low:high] = data[places].view("<u4")[:, 0]
     return found
 

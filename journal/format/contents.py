@@ -36,15 +36,40 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from oms_journal.journal.format.frames import FRAME, FRAME_FLAGS, FRAME_SIZE, GAP, OPERATIONS_MAX
-from oms_journal.journal.format.headers import FileHeader, Previous
+from oms_journal.journal.format.frames import (
+    FRAME,
+    FRAME_CHECKSUM,
+    FRAME_COMMIT_AT,
+    FRAME_FLAGS,
+    FRAME_FLAGS_AT,
+    FRAME_LENGTH_AT,
+    FRAME_META_AT,
+    FRAME_OPERATIONS_AT,
+    FRAME_SIZE,
+    FRAME_TIME_AT,
+    GAP,
+    OPERATIONS_MAX,
+    number_at,
+)
+from oms_journal.journal.format.headers import Ending, FileHeader
 from oms_journal.journal.format.heads import PACK_COUNT, Heads
 from oms_journal.journal.format.records import (
+    MESSAGE_CHECKSUM_BYTES,
+    MESSAGE_SIZE_BYTES,
     MOVED,
     NUMBERS_END,
-    RECORD,
+    PRODUCER,
+    RECORD_COUNT_AT,
+    RECORD_EXTRA_AT,
+    RECORD_FLAGS_AT,
+    RECORD_KIND_AT,
+    RECORD_NAME_AT,
+    RECORD_NUMBER_AT,
+    RECORD_PARTS_AT,
     SET_SIZE,
     SINGLE,
+    SINGLE_CHECKSUM_AT,
+    SINGLE_SIZE_AT,
     VALUE_HEAD_BYTES,
     BadRecord,
     Record,
@@ -72,28 +97,33 @@ COLUMNS = {
 }
 _NAME_AT = {  # where the name stands in the head of a frame that holds one record on one thing
     Operation.ADD: FRAME_SIZE + SINGLE.size,
-    Operation.DELIVER: FRAME_SIZE + RECORD.size + SET_SIZE.size,
-    Operation.DELETE: FRAME_SIZE + RECORD.size + SET_SIZE.size,
-    Operation.PUT: FRAME_SIZE + RECORD.size,
-    Operation.DROP: FRAME_SIZE + RECORD.size,
+    Operation.DELIVER: FRAME_SIZE + RECORD_PARTS_AT + SET_SIZE.size,
+    Operation.DELETE: FRAME_SIZE + RECORD_PARTS_AT + SET_SIZE.size,
+    Operation.PUT: FRAME_SIZE + RECORD_PARTS_AT,
+    Operation.DROP: FRAME_SIZE + RECORD_PARTS_AT,
 }
 _NAME_PLACES = np.array([_NAME_AT.get(kind, 0) for kind in range(256)], np.int64)  # type: ignore[call-overload]
 _HEAD_FIELDS = {  # of such a head: field, kind, and where it stands
-    "commit": ("<u8", 16),
-    "time": ("<i8", 40),
-    "operations": ("<u4", 48),
-    "frame_flags": ("<u4", 52),
-    "kind": ("u1", 56),
-    "flags": ("u1", 57),
-    "name": ("u1", 58),
-    "extra": ("u1", 59),
-    "count": ("<u4", 60),
-    "number": ("<u8", 64),
-    "hash": ("<u8", 72),
-    "set_size": ("<u4", 72),
-    "size": ("<u4", 80),
+    "commit": ("<u8", FRAME_COMMIT_AT),
+    "time": ("<i8", FRAME_TIME_AT),
+    "operations": ("<u4", FRAME_OPERATIONS_AT),
+    "frame_flags": ("<u4", FRAME_FLAGS_AT),
+    "kind": ("u1", FRAME_SIZE + RECORD_KIND_AT),
+    "flags": ("u1", FRAME_SIZE + RECORD_FLAGS_AT),
+    "name": ("u1", FRAME_SIZE + RECORD_NAME_AT),
+    "extra": ("u1", FRAME_SIZE + RECORD_EXTRA_AT),
+    "count": ("<u4", FRAME_SIZE + RECORD_COUNT_AT),
+    "number": ("<u8", FRAME_SIZE + RECORD_NUMBER_AT),
+    "hash": ("<u8", FRAME_SIZE + SINGLE_CHECKSUM_AT),
+    "set_size": ("<u4", FRAME_SIZE + RECORD_PARTS_AT),
+    "size": ("<u4", FRAME_SIZE + SINGLE_SIZE_AT),
 }
-_FRAME_FIELDS = {"length": 8, "meta": 12, "operations": 48, "flags": 52}
+_FRAME_FIELDS = {
+    "length": FRAME_LENGTH_AT,
+    "meta": FRAME_META_AT,
+    "operations": FRAME_OPERATIONS_AT,
+    "flags": FRAME_FLAGS_AT,
+}
 _FRAME_TYPE = np.dtype(
     {
         "names": list(_FRAME_FIELDS),
@@ -103,10 +133,10 @@ _FRAME_TYPE = np.dtype(
     }
 )
 _HEAD_SIZE = FRAME_SIZE + SINGLE.size
-_RUN_AT = FRAME_SIZE + RECORD.size  # where the columns of a record that adds several messages begin
+_RUN_AT = FRAME_SIZE + RECORD_PARTS_AT  # where the columns of a record that adds several messages begin
 BULK_FRAMES_MIN = 4  # of one length; fewer are gone through one by one, with less work
-_SIMPLE_SIZES = range(FRAME_SIZE + RECORD.size, _HEAD_SIZE + 2 * NAME_BYTES_MAX + 8)
-_SIMPLE_FLAGS = 2  # PRODUCER: the only flag that leaves a single ADD's columns where they are
+_SIMPLE_SIZES = range(FRAME_SIZE + RECORD_PARTS_AT, _HEAD_SIZE + 2 * NAME_BYTES_MAX + 8)
+_SIMPLE_FLAGS = PRODUCER  # the only flag that leaves a single ADD's columns where they are
 
 Rows = dict[str, npt.NDArray[Any]]  # the columns, and `frame`: the place of the row's frame
 
@@ -250,7 +280,7 @@ def _simple_rows(
 
 def _are_runs(found: npt.NDArray[np.void], length: int) -> npt.NDArray[np.bool_]:
     """Say of each head whether it holds one record that adds several plain messages."""
-    size = _RUN_AT + 12 * found["count"].astype(np.int64) + found["name"]
+    size = _RUN_AT + (MESSAGE_CHECKSUM_BYTES + MESSAGE_SIZE_BYTES) * found["count"].astype(np.int64) + found["name"]
     runs: npt.NDArray[np.bool_] = (
         (found["operations"] == found["count"])
         & (found["count"] > 1)
@@ -278,8 +308,8 @@ def _run_rows_of_shape(
 ) -> Rows:
     """Return the rows of frames that add equally many messages to queues with names of one length."""
     count, name_size = int(found["count"][0]), int(found["name"][0])
-    sizes_at = _RUN_AT + 8 * count
-    name_at = sizes_at + 4 * count
+    sizes_at = _RUN_AT + MESSAGE_CHECKSUM_BYTES * count
+    name_at = sizes_at + MESSAGE_SIZE_BYTES * count
     rows: Rows = {"frame": np.repeat(frames, count)}
     rows |= {name: np.repeat(found[name], count) for name in ("kind", "flags", "commit", "time")}
     rows["number"] = (found["number"][:, None] + np.arange(count, dtype=np.uint64)).ravel()
@@ -403,7 +433,6 @@ def _column(parts: Iterable[npt.ArrayLike], kind: str) -> npt.NDArray[np.generic
 
 
 DAMAGED = 16
-FLAGS_AT = FRAME_SIZE - 4  # of a frame: the last field of its header
 
 Column = npt.NDArray[np.generic]
 
@@ -443,10 +472,9 @@ class Contents:
     def __len__(self) -> int:
         return len(self.columns["kind"])
 
-    def ending(self, header: FileHeader) -> Previous:
+    def ending(self, header: FileHeader) -> Ending:
         """Return how the file with this header ends, as its successor will say it."""
-        sequence, identity, commit = header.sequence, header.identity, self.last_commit
-        return Previous(sequence=sequence, identity=identity, end=self.end, commit=commit, chain=self.chain)
+        return header.ending(end=self.end, commit=self.last_commit, chain=self.chain)
 
     def value_head(self, key: bytes) -> bytes | None:
         """Return the first 128 bytes of the last undamaged value put under the key in this file."""
@@ -507,17 +535,18 @@ class ContentsBuilder:
         """Take in frames; for each that has PUTs `add_value_heads` follows, in their order."""
         self._heads.loose += heads
         self._offsets.extend(offsets)
-        self._hasher.update(heads[0][:8] if len(heads) == 1 else b"".join([head[:8] for head in heads]))
+        checksums = [head[FRAME_CHECKSUM] for head in heads]
+        self._hasher.update(checksums[0] if len(heads) == 1 else b"".join(checksums))
 
     def add_one(self, offset: int, head: bytes) -> None:
         """Take in one frame; where it has PUTs, `add_value_heads` follows."""
         self._heads.loose.append(head)
         self._offsets.append(offset)
-        self._hasher.update(head[:8])
+        self._hasher.update(head[FRAME_CHECKSUM])
 
     def add_nothing(self, offset: int, header: bytes) -> None:
         """Take in a frame that counts, and whose records are left out: no row comes from it."""
-        self.add_one(offset, header[:FLAGS_AT] + GAP.to_bytes(4, "little"))
+        self.add_one(offset, header[:FRAME_FLAGS_AT] + GAP.to_bytes(FRAME_SIZE - FRAME_FLAGS_AT, "little"))
 
     def add_value_heads(self, value_heads: Sequence[bytes]) -> None:
         """Take in the beginnings of the values of one frame's PUTs, in order, behind those of all frames before it."""
@@ -551,7 +580,7 @@ class ContentsBuilder:
         return contents
 
     def _contents(self, heads: Sequence[bytes], rows: Rows, tables: Tables, end: int) -> Contents:
-        last_commit = FRAME.unpack_from(heads[-1])[3] if heads else 0
+        last_commit = number_at(heads[-1], FRAME_COMMIT_AT) if heads else 0
         return Contents(
             columns={name: rows[name] for name in COLUMNS},
             names=list(tables.names),

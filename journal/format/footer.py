@@ -59,6 +59,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oms_journal.journal.format.contents import COLUMNS, NOTHING, Contents, Ranges
+from oms_journal.journal.format.frames import number_at
 from oms_journal.journal.format.headers import (
     CHECKSUM,
     HEADER_SIZE,
@@ -69,7 +70,14 @@ from oms_journal.journal.format.headers import (
     encode_header,
     xxh3,
 )
-from oms_journal.journal.format.records import MOVED, VALUE_HEAD_BYTES, BadRecord, check_texts
+from oms_journal.journal.format.records import (
+    MESSAGE_CHECKSUM_BYTES,
+    MESSAGE_SIZE_BYTES,
+    MOVED,
+    VALUE_HEAD_BYTES,
+    BadRecord,
+    check_texts,
+)
 from oms_journal.journal.operations import Operation
 
 ROW_BYTES_MAX = 66  # of a footer, with every column at its widest
@@ -96,7 +104,7 @@ def encode_column(values: npt.NDArray[np.int64]) -> tuple[int, int, int, bytes]:
     return width, lowest & U64, 0, above.astype(f"<u{width}").tobytes()
 
 
-class Columns(dict[str, npt.NDArray[np.int64]]):
+class FooterColumns(dict[str, npt.NDArray[np.int64]]):
     """The columns of a footer, each decoded when it is first asked for: a start needs only some of them."""
 
     def __init__(self, rows: int) -> None:
@@ -153,8 +161,11 @@ def _decoded(entry: Entry, data: memoryview, name: str, rows: int) -> npt.NDArra
 MAGIC = b"OMSFOOT1"
 TRAILER_MAGIC = b"1ATOOFSM"
 SUMMARY = struct.Struct("<8sQQQQQQQQQ18qQ")
+SUMMARY_SIZE_AT = len(MAGIC)
+SUMMARY_ROWS_AT = SUMMARY_SIZE_AT + 8
 ENTRY = struct.Struct("<BB6xQQQ")
 TRAILER = struct.Struct("<QQQ8s")
+TRAILER_END = struct.Struct("<QQ8s")  # the trailer without the file checksum, which the footer's is over too
 GAPS, RECOVERED = 1, 2  # flags
 FLAGS = GAPS | RECOVERED
 BYTES = 255  # the width of a column of bytes
@@ -167,7 +178,8 @@ _WIDTHS = {  # which ones a column may have
 _DIRECTORY_COUNT = len(_WIDTHS)
 FIXED_SIZE = SUMMARY.size + HEADER_SIZE + _DIRECTORY_COUNT * ENTRY.size + TRAILER.size
 _RANGE_COUNT = 9
-ROW_BYTES_MIN = 12  # of an operation in its frame: a checksum and a size; a footer's rows can take no bytes at all
+# Of an operation in its frame: a checksum and a size; a footer's rows can take no bytes at all.
+ROW_BYTES_MIN = MESSAGE_CHECKSUM_BYTES + MESSAGE_SIZE_BYTES
 assert SUMMARY.size == 232
 assert TRAILER.size == 32
 
@@ -247,7 +259,7 @@ def encode_footer(
     flags = GAPS * contents.has_gaps | RECOVERED * is_recovered
     summary = SUMMARY.pack(MAGIC, *numbers, *successor, len(entries), *_encode_ranges(ranges(contents)), flags)
     checked = summary + body + CHECKSUM.pack(file_checksum)
-    return checked + struct.pack("<QQ8s", xxh3(checked, header.identity), size, TRAILER_MAGIC)
+    return checked + TRAILER_END.pack(xxh3(checked, header.identity), size, TRAILER_MAGIC)
 
 
 def _blobs(contents: Contents) -> Iterator[tuple[int, int, bytes]]:
@@ -303,6 +315,22 @@ def _range(values: npt.NDArray[np.int64]) -> tuple[int, int]:
     return (int(values.min()), int(values.max())) if len(values) else NOTHING
 
 
+def begins_footer(data: bytes, at: int) -> bool:
+    """Say whether a footer was begun at this place: its magic stands there."""
+    return data.startswith(MAGIC, at)
+
+
+def last_beginning(data: bytes) -> int:
+    """Return the last place where one may have been begun, -1 for none."""
+    return data.rfind(MAGIC)
+
+
+def begun_size(data: bytes, at: int) -> int | None:
+    """Return the size that a footer names in its beginning, None where none was begun, or not so far."""
+    is_there = begins_footer(data, at) and len(data) >= at + SUMMARY_ROWS_AT
+    return number_at(data, at + SUMMARY_SIZE_AT) if is_there else None
+
+
 def trailer_size(tail: bytes) -> int | None:
     """Return the footer's size that a file's last 32 bytes name, or None when no footer ends there."""
     if len(tail) < TRAILER.size:
@@ -313,37 +341,37 @@ def trailer_size(tail: bytes) -> int | None:
 
 def decode_summary(data: bytes, *, identity: int | None) -> Summary | BadFooter:
     """Return what a footer's bytes say; with the file's identity known, they must belong to this file."""
-    if len(data) < FIXED_SIZE - _DIRECTORY_COUNT * ENTRY.size or data[:8] != MAGIC:
+    if len(data) < FIXED_SIZE - _DIRECTORY_COUNT * ENTRY.size or not begins_footer(data, 0):
         return BadFooter("the footer does not begin where its end says")
-    fields = SUMMARY.unpack_from(data)
+    _, said_size, rows, end, frame_count, last_commit, chain, *others = SUMMARY.unpack_from(data)
+    successor, successor_identity, columns, *limits, flags = others
     header = decode_header(data[SUMMARY.size : SUMMARY.size + HEADER_SIZE])
     if isinstance(header, BadHeader):
         return BadFooter(f"the header in the footer: {header.reason}", is_newer=header.version is not None)
     file_checksum, checksum, size, magic = TRAILER.unpack_from(data, len(data) - TRAILER.size)
     checked = memoryview(data)[: len(data) - TRAILER.size + CHECKSUM.size]
-    if magic != TRAILER_MAGIC or not size == fields[1] == len(data) or checksum != xxh3(checked, header.identity):
+    if magic != TRAILER_MAGIC or not size == said_size == len(data) or checksum != xxh3(checked, header.identity):
         return BadFooter("the footer's checksum does not match")
     if identity not in (None, header.identity):
         return BadFooter("the footer belongs to another file")
-    is_known = not fields[28] & ~FLAGS and fields[2] <= fields[3] // ROW_BYTES_MIN
-    if not is_known or not _is_directory_known(data, columns=fields[9], rows=fields[2]):
+    is_known = not flags & ~FLAGS and rows <= end // ROW_BYTES_MIN
+    if not is_known or not _is_directory_known(data, columns=columns, rows=rows):
         return BadFooter("the footer has flags or columns that its format version does not know")
-    limits = fields[10:28]
-    pairs = [(limits[at], limits[at + 1]) for at in range(0, 12, 2)]
     kinds = ("time", "added", "removed", "commit", "offset", "first_time")
+    pairs = [(limits[at], limits[at + 1]) for at in range(0, 2 * len(kinds), 2)]
     return Summary(
         size=size,
-        rows=fields[2],
-        end=fields[3],
-        frame_count=fields[4],
-        last_commit=fields[5],
-        chain=fields[6],
-        successor=fields[7],
-        successor_identity=fields[8],
-        columns=fields[9],
+        rows=rows,
+        end=end,
+        frame_count=frame_count,
+        last_commit=last_commit,
+        chain=chain,
+        successor=successor,
+        successor_identity=successor_identity,
+        columns=columns,
         ranges=Ranges(**dict(zip(kinds, pairs, strict=True))),
-        has_gaps=bool(fields[28] & GAPS),
-        is_recovered=bool(fields[28] & RECOVERED),
+        has_gaps=bool(flags & GAPS),
+        is_recovered=bool(flags & RECOVERED),
         header=header,
         file_checksum=file_checksum,
     )
@@ -368,18 +396,18 @@ def _is_directory_known(data: bytes, *, columns: int, rows: int) -> bool:
     return not missing and room == 0
 
 
-def decode_columns(data: bytes, summary: Summary) -> Columns:
+def decode_columns(data: bytes, summary: Summary) -> FooterColumns:
     """Return the columns alone, each to be decoded when it is asked for. BadRecord where they contradict the rest."""
     return _parts(data, summary)[0]
 
 
-def _parts(data: bytes, summary: Summary) -> tuple[Columns, dict[int, bytes], dict[int, int]]:
+def _parts(data: bytes, summary: Summary) -> tuple[FooterColumns, dict[int, bytes], dict[int, int]]:
     """Return the columns, and what is bytes, with its counts, by column id."""
     ids = {number: name for name, number in _NUMBER_IDS.items()}
     at = SUMMARY.size + HEADER_SIZE
     entries = [ENTRY.unpack_from(data, at + index * ENTRY.size) for index in range(summary.columns)]
     at += summary.columns * ENTRY.size
-    columns = Columns(summary.rows)
+    columns = FooterColumns(summary.rows)
     blobs: dict[int, bytes] = {}
     counts: dict[int, int] = {}
     for entry in entries:
@@ -393,7 +421,7 @@ def _parts(data: bytes, summary: Summary) -> tuple[Columns, dict[int, bytes], di
     return columns, blobs, counts
 
 
-def _check_columns(columns: Columns, summary: Summary, blobs: dict[int, bytes], counts: dict[int, int]) -> None:
+def _check_columns(columns: FooterColumns, summary: Summary, blobs: dict[int, bytes], counts: dict[int, int]) -> None:
     """Raise BadRecord where a column says what no writer does; costs a pass over the narrow ones."""
     if not columns.rows:
         return

@@ -1,6 +1,7 @@
 """The frame of a commit as bytes: its header, whose checksum covers the records too.
 
-What a frame holds is in `records.py`. All numbers are little-endian.
+What a frame holds is in `records.py`. All numbers are little-endian. Whoever reads many headers at once reads them
+as words of 8 bytes, which the fields never cross.
 
 Frame, starting at a multiple of 8:
 
@@ -17,7 +18,11 @@ Frame, starting at a multiple of 8:
 """
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from oms_journal.journal.disk import Buffer
 from oms_journal.journal.format.headers import CHECKSUM, xxh3
@@ -28,10 +33,38 @@ GAP = 1  # frame flag
 FRAME_FLAGS = GAP
 SEED_MASK = (1 << 64) - 1
 
+# Where each field stands, from the beginning of the frame.
+FRAME_CHECKSUM_AT = 0
+FRAME_LENGTH_AT = 8  # what the checksum is over begins here
+FRAME_META_AT = 12
+FRAME_COMMIT_AT = 16
+FRAME_OWNER_AT = 24
+FRAME_SYNCED_AT = 32
+FRAME_TIME_AT = 40
+FRAME_OPERATIONS_AT = 48
+FRAME_FLAGS_AT = 52
+
 FRAME = struct.Struct("<QIIQQQqII")
 FRAME_BODY = struct.Struct("<IIQQQqII")  # the frame header without its checksum
 FRAME_SIZE = FRAME.size
 assert FRAME_SIZE == 56 == CHECKSUM.size + FRAME_BODY.size
+FRAME_CHECKSUM = slice(FRAME_CHECKSUM_AT, FRAME_LENGTH_AT)
+META = struct.Struct("<I")
+
+WORD_BYTES = 8
+# The same as places of words. Where two fields share one, the first is the low half and the second the high one.
+CHECKSUM_WORD = FRAME_CHECKSUM_AT // WORD_BYTES
+SIZES_WORD = FRAME_LENGTH_AT // WORD_BYTES  # length and meta
+COMMIT_WORD = FRAME_COMMIT_AT // WORD_BYTES
+OWNER_WORD = FRAME_OWNER_AT // WORD_BYTES
+SYNCED_WORD = FRAME_SYNCED_AT // WORD_BYTES
+TIME_WORD = FRAME_TIME_AT // WORD_BYTES
+COUNTS_WORD = FRAME_OPERATIONS_AT // WORD_BYTES  # operations and flags
+FRAME_WORDS = FRAME_SIZE // WORD_BYTES
+LOW_HALF = np.uint64(0xFFFFFFFF)
+HIGH_HALF = np.uint64(32)  # a shift
+
+Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +99,35 @@ class BadFrame:
     offset: int
     reason: str
     is_zero: bool = False
+
+
+def number_at(data: Buffer, place: int) -> int:
+    """Return the number of 8 bytes at a place; what is behind the end of the data counts as zeros."""
+    return int.from_bytes(data[place : place + WORD_BYTES], "little")
+
+
+def length_at(data: Buffer, offset: int) -> int:
+    """Return the length that the header of a frame at this offset names, unverified; likewise."""
+    return int.from_bytes(data[offset + FRAME_LENGTH_AT : offset + FRAME_META_AT], "little")
+
+
+def words_of(data: bytes | memoryview, start: int) -> Words:
+    """Return the data from `start` on as words, without what is left over."""
+    return np.frombuffer(data[start : start + (len(data) - start) // WORD_BYTES * WORD_BYTES], "<u8")
+
+
+def are_possible(sizes: Words) -> npt.NDArray[np.bool_]:
+    """Say of each word of length and meta whether a frame can have them."""
+    length, meta = sizes & LOW_HALF, sizes >> HIGH_HALF
+    found: npt.NDArray[np.bool_] = (
+        (length >= meta + np.uint64(FRAME_SIZE)) & (length % WORD_BYTES == 0) & (length <= FRAME_BYTES_MAX)
+    )
+    return found
+
+
+def joined_checksums(frames: Iterable[FrameHeader]) -> bytes:
+    """Return what the chain of these frames is over."""
+    return b"".join([CHECKSUM.pack(frame.checksum) for frame in frames])
 
 
 def encode_frame_head(records: Buffer, seed: int, *fields: int) -> bytes:

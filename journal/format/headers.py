@@ -1,4 +1,4 @@
-"""The header of a data file as bytes, the alignment, and the checksum. FORMAT.md tells the whole for other languages.
+"""The header of a data file as bytes, the alignment, and the checksum.
 
 A data file is a header (written twice), then frames (`frames.py`); a sealed file ends in a footer (`footer.py`).
 All numbers are little-endian, all offsets count from the start of the file. A group of frames that were synced
@@ -47,14 +47,14 @@ HEADER = struct.Struct("<8sII16s16sQQQQQQQqIIQQQQQ88x")
 CHECKSUM = struct.Struct("<Q")
 HEADER_SIZE = HEADER.size + CHECKSUM.size
 assert HEADER_SIZE == 256
-HEADER_COPIES = (0, 512)  # a sector apart
+HEADER_COPIES = (0, SECTOR_BYTES)
 HEADERS_SIZE = HEADER_COPIES[-1] + HEADER_SIZE
 
 xxh3 = xxhash.xxh3_64_intdigest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Previous:
+class Ending:
     """How the file before this one ended, as its successor's header says it."""
 
     sequence: int = 0
@@ -79,11 +79,15 @@ class FileHeader:
     low_water: int
     created: int
     alignment: int = ALIGNMENT_MIN
-    previous: Previous = Previous()
+    previous: Ending = Ending()
 
     def start(self) -> int:
         """Return the offset of the first frame."""
         return align(HEADERS_SIZE, self.alignment)
+
+    def ending(self, *, end: int, commit: int, chain: int) -> Ending:
+        """Return how the file ends, as its successor will say it."""
+        return Ending(sequence=self.sequence, identity=self.identity, end=end, commit=commit, chain=chain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,20 +145,16 @@ def decode_header(data: bytes) -> FileHeader | BadHeader:
         return BadHeader("this is not a data file: the magic bytes are missing")
     if CHECKSUM.unpack_from(data, HEADER.size)[0] != xxh3(data[: HEADER.size]):
         return BadHeader("the header's checksum does not match")
-    fields = HEADER.unpack_from(data)
-    version, size = fields[1:3]
+    _, version, size, *values, alignment, flags, sequence, identity, end, commit, chain = HEADER.unpack_from(data)
     if version != VERSION:
         return BadHeader(f"format version {version}, this program knows up to {VERSION}", version)
-    alignment, flags = fields[13:15]
     if size != HEADER_SIZE or flags or not _is_alignment(alignment):
         return BadHeader("the header has values that this program does not know", version)
     names = "database parent parent_sequence identity sequence owner next_message next_commit low_water created"
-    values = dict(zip(names.split(), fields[3:13], strict=True))
-    sequence, identity, end, commit, chain = fields[15:20]
     return FileHeader(
-        **values,
+        **dict(zip(names.split(), values, strict=True)),
         alignment=alignment,
-        previous=Previous(sequence=sequence, identity=identity, end=end, commit=commit, chain=chain),
+        previous=Ending(sequence=sequence, identity=identity, end=end, commit=commit, chain=chain),
     )
 
 

@@ -51,13 +51,13 @@ from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import ManifestDamaged, NewerFormat, RestoreUnfinished
 from oms_journal.journal.files import put_in_place, read_whole
-from oms_journal.journal.format.headers import CHECKSUM, Previous, align, xxh3
+from oms_journal.journal.format.headers import CHECKSUM, SECTOR_BYTES, Ending, align, xxh3
 
 MAGIC = b"\x89OMSB\r\n\x1a"
 VERSION = 1
 HEAD = struct.Struct("<8sIIQ16s16sQQQQQQQQQQqQQ")
 ENTRY = struct.Struct("<QQQQQ")
-COPY_UNIT = 512  # a copy fills whole sectors of its own
+COPY_UNIT = SECTOR_BYTES  # a copy fills whole sectors of its own
 CLOSED, BROKER = 1, 2  # flags
 SEALED, DAMAGED = 1, 2  # flags of an entry
 SOURCE_BYTES_MAX = 4096 + 256  # a path, a host
@@ -85,7 +85,7 @@ class Manifest:
     parent: bytes = bytes(16)
     parent_sequence: int = 0
     low_water: int = 1
-    tail: Previous = field(default_factory=Previous)  # how the last file ends
+    tail: Ending = field(default_factory=Ending)  # how the last file ends
     next_message: int = 1
     next_commit: int = 1
     owner: int = 0  # number of the opening that had the database, or had it last
@@ -174,35 +174,34 @@ def _decode_copy(data: bytes) -> Manifest | BadManifest:
     if data[: len(MAGIC)] != MAGIC:
         return BadManifest("the magic bytes are missing")
     fields = HEAD.unpack_from(data)
-    version, flags, size = fields[1:4]
+    _, version, flags, size, database, parent, parent_sequence, low_water = fields[:8]
+    sequence, identity, end, commit, chain, next_message, next_commit, owner, taken, count, source_size = fields[8:]
     if not HEAD.size + CHECKSUM.size <= size <= len(data):
         return BadManifest(f"the size {size} is impossible")
     if CHECKSUM.unpack_from(data, size - CHECKSUM.size)[0] != xxh3(data[: size - CHECKSUM.size]):
         return BadManifest("its checksum does not match")
     if version != VERSION:
         return BadManifest(f"version {version}, this program knows up to {VERSION}", is_newer=True)
-    count, source_size = fields[17:19]
     if flags & ~(CLOSED | BROKER) or source_size > SOURCE_BYTES_MAX:
         return BadManifest("it has values that this program does not know", is_newer=True)
     if HEAD.size + count * ENTRY.size + align(source_size, 8) + CHECKSUM.size != size:
         return BadManifest("its size is not that of what it says it holds", is_newer=True)
     entries = [ENTRY.unpack_from(data, HEAD.size + place * ENTRY.size) for place in range(count)]
-    if any(entry[4] & ~(SEALED | DAMAGED) for entry in entries):
+    if any(entry_flags & ~(SEALED | DAMAGED) for *_, entry_flags in entries):
         return BadManifest("an entry has flags that this program does not know", is_newer=True)
     at = HEAD.size + count * ENTRY.size
-    sequence, identity, end, commit, chain = fields[8:13]
     return Manifest(
-        database=fields[4],
-        parent=fields[5],
-        parent_sequence=fields[6],
-        low_water=fields[7],
-        tail=Previous(sequence=sequence, identity=identity, end=end, commit=commit, chain=chain),
-        next_message=fields[13],
-        next_commit=fields[14],
-        owner=fields[15],
+        database=database,
+        parent=parent,
+        parent_sequence=parent_sequence,
+        low_water=low_water,
+        tail=Ending(sequence=sequence, identity=identity, end=end, commit=commit, chain=chain),
+        next_message=next_message,
+        next_commit=next_commit,
+        owner=owner,
         was_closed=bool(flags & CLOSED),
         has_broker=bool(flags & BROKER),
-        taken_at=fields[16],
+        taken_at=taken,
         source=os.fsdecode(data[at : at + source_size]),
         files=tuple(_files(entries)),
     )

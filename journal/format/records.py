@@ -34,13 +34,19 @@ for an ADD each message's properties and payload, for a PUT the value. Propertie
 """
 
 import struct
+import sys
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import add
 
 import numpy as np
 import numpy.typing as npt
 
+from oms_journal.journal.disk import Buffer
 from oms_journal.journal.errors import InvalidName, JournalError
+from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.operations import PROPERTIES_BYTES_MAX, Operation, check_size
 
 VALUE_HEAD_BYTES = 128  # of a keyed value, kept in the footer so that it can be read in bulk
@@ -48,7 +54,20 @@ VALUE_HEAD_BYTES = 128  # of a keyed value, kept in the footer so that it can be
 RECORD = struct.Struct("<BBBBIQ")
 SET_SIZE = struct.Struct("<I")
 SINGLE = struct.Struct("<BBBBIQQI")  # an ADD of one plain message: the record's head, its checksum, its size
-NUMBER_AT = 8  # where in a record the first message's number stands
+# Where each field stands, from the beginning of the record.
+RECORD_KIND_AT = 0
+RECORD_FLAGS_AT = 1
+RECORD_NAME_AT = 2  # its size
+RECORD_EXTRA_AT = 3
+RECORD_COUNT_AT = 4
+RECORD_NUMBER_AT = 8
+RECORD_PARTS_AT = RECORD.size  # of an ADD, its checksums
+SINGLE_CHECKSUM_AT = RECORD_PARTS_AT
+MESSAGE_CHECKSUM_BYTES = 8  # of each message that a record adds, as its number and its first time
+MESSAGE_SIZE_BYTES = 4
+SINGLE_SIZE_AT = SINGLE_CHECKSUM_AT + MESSAGE_CHECKSUM_BYTES
+assert SINGLE.size == SINGLE_SIZE_AT + MESSAGE_SIZE_BYTES
+NUMBER = struct.Struct("<Q")  # of a message, and of any other field of 8 bytes
 GAP_KIND = 6
 PROPERTIES, PRODUCER, MOVED, WHOLE_COMMIT = 1, 2, 4, 8
 RECORD_FLAGS = 15
@@ -98,6 +117,54 @@ def padding(size: int) -> bytes:
 
 def padded(record: bytes) -> bytes:
     return record + padding(len(record))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """Messages of one queue that one ADD record adds: what the record needs to know of them."""
+
+    queue: bytes
+    payloads: Sequence[Buffer]
+    properties: Sequence[bytes] | None = None
+    producer: bytes = b""
+    flags: int = 0
+    numbers: Sequence[int] = ()  # only of moved messages
+    first_times: Sequence[int] = ()
+
+
+def encode_add(added: Added) -> bytes:
+    """Return the record of the messages; the number of the first is filled in when it is known."""
+    payloads, properties, producer = added.payloads, added.properties, added.producer
+    count = len(payloads)
+    flags = added.flags | (PRODUCER if producer else 0) | (PROPERTIES if properties is not None else 0)
+    head = RECORD.pack(Operation.ADD, flags, len(added.queue), len(producer), count, 0)
+    hashes = _column("Q", [xxh3(payload) for payload in payloads])
+    sizes = list(map(len, payloads))
+    parts = [head, hashes]
+    if properties is not None:
+        joined = [xxh3(b"".join(pair)) for pair in zip(properties, payloads, strict=True)]
+        parts = [head, _column("Q", joined), hashes]
+    if flags & MOVED:
+        parts += (_column("Q", added.numbers), _column("q", added.first_times))
+    if properties is None:
+        parts.append(_column("I", sizes))
+    else:
+        property_sizes = list(map(len, properties))
+        parts += (_column("I", list(map(add, sizes, property_sizes))), _column("I", property_sizes))
+    return padded(b"".join((*parts, added.queue, producer)))
+
+
+def _column(kind: str, numbers: Sequence[int]) -> bytes:
+    column = array(kind, numbers)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column.tobytes()
+
+
+@lru_cache(64)
+def plain_columns(count: int) -> struct.Struct:
+    """Return the columns of an ADD of so many plain messages: their checksums, their sizes."""
+    return struct.Struct(f"<{count}Q{count}I")
 
 
 def encode_removal(kind: int, queue: bytes, numbers: Numbers) -> bytes:
@@ -192,6 +259,16 @@ def _unleb128(coded: bytes) -> Numbers:
     septets = (data & 0x7F).astype(np.uint64) << (place * 7).astype(np.uint64)
     values: Numbers = np.add.reduceat(septets, starts)
     return values
+
+
+def encode_low_water(sequence: int) -> bytes:
+    """Return the value of the engine's key that says which data file is the first one that is needed."""
+    return NUMBER.pack(sequence)
+
+
+def decode_low_water(value: bytes | None) -> int:
+    """Return the sequence that this value says; 0 without one, and for one of another size."""
+    return int(NUMBER.unpack(value)[0]) if value is not None and len(value) == NUMBER.size else 0
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
@@ -324,12 +401,12 @@ def check_texts(texts: Sequence[bytes]) -> None:
 
 def _columns(flags: int) -> Iterator[tuple[str, str, int]]:
     """Yield the columns of an ADD: the name, the code of a value, its bytes."""
-    yield "checksums", "Q", 8
+    yield "checksums", "Q", MESSAGE_CHECKSUM_BYTES
     if flags & PROPERTIES:
-        yield "hashes", "Q", 8
+        yield "hashes", "Q", MESSAGE_CHECKSUM_BYTES
     if flags & MOVED:
-        yield "numbers", "Q", 8
-        yield "first_times", "q", 8
-    yield "sizes", "I", 4
+        yield "numbers", "Q", MESSAGE_CHECKSUM_BYTES
+        yield "first_times", "q", MESSAGE_CHECKSUM_BYTES
+    yield "sizes", "I", MESSAGE_SIZE_BYTES
     if flags & PROPERTIES:
-        yield "property_sizes", "I", 4
+        yield "property_sizes", "I", MESSAGE_SIZE_BYTES

@@ -35,7 +35,7 @@ from oms_journal.journal.iotest.methods import (
     read_through,
     scratch,
 )
-from oms_journal.journal.iotest.place import Place, flushes, look_at
+from oms_journal.journal.iotest.place import Device, flushes, look_at
 from oms_journal.journal.iotest.report import (
     NANOSECONDS,
     AppendResult,
@@ -153,7 +153,7 @@ class _Run:
 
     room: Path
     bounds: Bounds
-    place: Place
+    place: Device
     progress: Progress
     notes: list[str]
     began: float = field(default_factory=perf_counter)

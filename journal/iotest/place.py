@@ -29,7 +29,7 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Device:
     """The directory that is measured, its file system and device."""
 
     directory: str
@@ -44,13 +44,13 @@ class Place:
         return asdict(self)
 
 
-def look_at(directory: Path) -> Place:
+def look_at(directory: Path) -> Device:
     """Return what the system says of the directory."""
     where = directory.resolve()
     mount = find_mount(parse_mounts(_text(MOUNTINFO) or ""), where)
     device = _device(where, mount)
     rotational = _text(device / "queue/rotational") if device else None
-    return Place(
+    return Device(
         directory=str(where),
         mount=mount,
         device=device.name if device else None,
@@ -61,7 +61,7 @@ def look_at(directory: Path) -> Place:
     )
 
 
-def flushes(place: Place) -> int | None:
+def flushes(place: Device) -> int | None:
     """Return how many flushes the device has completed, or None when its counter says nothing."""
     if place.device is None or place.is_stacked:
         return None

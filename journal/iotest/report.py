@@ -23,7 +23,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from oms_journal.journal.iotest.methods import NotHere
-from oms_journal.journal.iotest.place import Place
+from oms_journal.journal.iotest.place import Device
 
 SYNC_SECONDS_MIN = 8e-6  # the fastest devices we know of need more, and the kernel's way to them too
 FLUSHED_COUNT_MIN = 20  # with fewer syncs a missing flush could be a matter of counting
@@ -63,13 +63,13 @@ class SyncVerdict:
         return asdict(self)
 
 
-def judge_sync(place: Place, facts: SyncFacts | None) -> SyncVerdict:
+def judge_sync(place: Device, facts: SyncFacts | None) -> SyncVerdict:
     """Return the verdict on the place by what the system says of it and what was measured."""
     evidence = [*_evidence_of_place(place), *(_evidence_of_figures(place, facts) if facts else ())]
     return SyncVerdict(not evidence, tuple(evidence), tuple(_hints(place, facts)), facts)
 
 
-def _evidence_of_place(place: Place) -> Iterable[str]:
+def _evidence_of_place(place: Device) -> Iterable[str]:
     if place.mount is not None and place.mount.file_system in MEMORY_FILE_SYSTEMS:
         yield f"{place.mount.file_system} at {place.mount.mount_point} keeps files in memory: a power cut empties it"
     if place.device is not None and place.device.rstrip("0123456789") in MEMORY_DEVICES:
@@ -80,7 +80,7 @@ def _evidence_of_place(place: Place) -> Iterable[str]:
             yield f"mounted with {option}: the file system does not ask its device to flush"
 
 
-def _evidence_of_figures(place: Place, facts: SyncFacts) -> Iterable[str]:
+def _evidence_of_figures(place: Device, facts: SyncFacts) -> Iterable[str]:
     added = facts.synced - facts.unsynced
     if added < SYNC_SECONDS_MIN:
         yield (
@@ -95,7 +95,7 @@ def _evidence_of_figures(place: Place, facts: SyncFacts) -> Iterable[str]:
         )
 
 
-def _hints(place: Place, facts: SyncFacts | None) -> Iterable[str]:
+def _hints(place: Device, facts: SyncFacts | None) -> Iterable[str]:
     kind = place.mount.file_system if place.mount is not None else ""
     if kind in REMOTE_FILE_SYSTEMS or kind.startswith("fuse"):
         yield f"{kind}: whether what is behind it keeps its promise cannot be seen from here"
@@ -330,7 +330,7 @@ class JournalResult:
 class Report:
     """All that was found out about a directory."""
 
-    place: Place
+    place: Device
     free_bytes: int
     sync: SyncVerdict
     comparison: Comparison | None

@@ -18,7 +18,7 @@ from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import (
     TRAILER,
     BadFooter,
-    Columns,
+    FooterColumns,
     Summary,
     decode_columns,
     decode_contents,
@@ -64,7 +64,7 @@ class Footer:
             return BadFooter(failure.reason)
         return self
 
-    def columns(self) -> Columns:
+    def columns(self) -> FooterColumns:
         try:
             return decode_columns(self.data, self.summary)
         except BadRecord as failure:

@@ -15,7 +15,7 @@ from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError
 from oms_journal.journal.format.frames import GAP, FrameHeader
-from oms_journal.journal.format.headers import ALIGNMENT_MIN, FileHeader, Previous
+from oms_journal.journal.format.headers import ALIGNMENT_MIN, Ending, FileHeader
 from oms_journal.journal.format.records import MOVED, PROPERTIES, Record, decode_properties, decode_records, decode_set
 from oms_journal.journal.names import ArchiveName, DataFileName
 from oms_journal.journal.operations import Operation
@@ -124,7 +124,7 @@ def dump(disk: Disk, paths: Iterable[Path]) -> Iterator[Dumped]:
             raise DiskError(path, failure, "read") from failure
 
 
-def _named(disk: Disk, path: Path, successor: Path | None) -> Previous | None:
+def _named(disk: Disk, path: Path, successor: Path | None) -> Ending | None:
     """Return what the next file's header says of this one's end."""
     if successor is None or successor.parent != path.parent:
         return None
@@ -138,7 +138,7 @@ def _named(disk: Disk, path: Path, successor: Path | None) -> Previous | None:
     return None
 
 
-def _dump_file(file: DataFile, named: Previous | None, *, is_promised: bool) -> Generator[Dumped, None, int]:
+def _dump_file(file: DataFile, named: Ending | None, *, is_promised: bool) -> Generator[Dumped, None, int]:
     """Yield a file's operations and damaged ranges; return the successor that its footer names, 0 for none."""
     name, sequence = file.path.name, sequence_of(file.path)
     header = file.header()

@@ -15,9 +15,37 @@ from pathlib import Path
 
 import numpy as np
 
-from oms_journal.journal.format.footer import MAGIC as FOOTER_MAGIC
-from oms_journal.journal.format.footer import TRAILER, BadFooter, Summary, trailer_size
-from oms_journal.journal.format.frames import FRAME_BYTES_MAX, FRAME_SIZE, GAP, FrameHeader, decode_frame
+from oms_journal.journal.format.footer import (
+    TRAILER,
+    BadFooter,
+    Summary,
+    begins_footer,
+    begun_size,
+    last_beginning,
+    trailer_size,
+)
+from oms_journal.journal.format.frames import (
+    COMMIT_WORD,
+    COUNTS_WORD,
+    FRAME_CHECKSUM_AT,
+    FRAME_COMMIT_AT,
+    FRAME_LENGTH_AT,
+    FRAME_SIZE,
+    FRAME_SYNCED_AT,
+    FRAME_WORDS,
+    GAP,
+    HIGH_HALF,
+    OWNER_WORD,
+    SIZES_WORD,
+    SYNCED_WORD,
+    WORD_BYTES,
+    FrameHeader,
+    are_possible,
+    decode_frame,
+    length_at,
+    number_at,
+    words_of,
+)
 from oms_journal.journal.format.headers import (
     ALIGNMENT_MAX,
     ALIGNMENT_MIN,
@@ -77,7 +105,7 @@ def gather(data: bytes, expected: Expected, footer: Summary | BadFooter | None) 
     footer_at = align(found.end if end is None else end, span.alignment)
     if footer is None and footer_at == sealed_at:
         footer = BadFooter("the file was cut to its length, yet its footer has no good end")
-    if end is None and data[footer_at : footer_at + len(FOOTER_MAGIC)] == FOOTER_MAGIC:
+    if end is None and begins_footer(data, footer_at):
         found = walk(data, replace(span, limit=found.end))  # a footer that was begun is no torn frame
     vouched = found.vouched() if end is None else end
     ranges = found.bad_ranges if end is None else _ranges_up_to(end, found, data)
@@ -149,15 +177,15 @@ def looks_written(data: bytes, *, since: int = 0, others: Sequence[tuple[int, in
     stands before it was durable, is taken for one; lower numbers are those of a file whose blocks this one has got. Of
     the `others` of the directory, their first commit and identity are given: a write of theirs may have gone astray.
     """
-    words = np.frombuffer(data[HEADERS_SIZE : HEADERS_SIZE + (len(data) - HEADERS_SIZE) // 8 * 8], "<u8")
-    count = len(words) - FRAME_SIZE // 8 + 1
+    words = words_of(data, HEADERS_SIZE)
+    count = len(words) - FRAME_WORDS + 1
     if count <= 0:
         return False
-    sizes, commit, owner, synced = (words[field : field + count] for field in range(1, 5))
-    length, meta = sizes & np.uint64(0xFFFFFFFF), sizes >> np.uint64(32)
-    offsets = HEADERS_SIZE + 8 * np.arange(count, dtype=np.uint64)
-    plausible = (length >= meta + np.uint64(FRAME_SIZE)) & (length % 8 == 0) & (length <= FRAME_BYTES_MAX)
-    plausible &= (owner > 0) & (commit > 0) & (commit >= since) & (words[6 : 6 + count] >> np.uint64(32) <= GAP)
+    fields = SIZES_WORD, COMMIT_WORD, OWNER_WORD, SYNCED_WORD, COUNTS_WORD
+    sizes, commit, owner, synced, counts = (words[field : field + count] for field in fields)
+    offsets = HEADERS_SIZE + WORD_BYTES * np.arange(count, dtype=np.uint64)
+    plausible = are_possible(sizes)
+    plausible &= (owner > 0) & (commit > 0) & (commit >= since) & (counts >> HIGH_HALF <= GAP)
     found = np.flatnonzero(plausible & (synced > HEADERS_SIZE) & (synced <= offsets))
     places = (
         int(offsets[place]) for place in found.tolist() if _follows(data, int(synced[place]), int(offsets[place]))
@@ -170,8 +198,9 @@ def _is_of_another(data: bytes, offset: int, others: Sequence[tuple[int, int]]) 
 
     What goes astray are sectors: the first of them may begin behind the checksum of a frame.
     """
-    length = int.from_bytes(data[offset + 8 : offset + 12], "little")
-    is_without = not any(data[offset : offset + 8]) and offset + length + FRAME_SIZE <= len(data)
+    length = length_at(data, offset)
+    checksum = data[offset + FRAME_CHECKSUM_AT : offset + FRAME_LENGTH_AT]
+    is_without = not any(checksum) and offset + length + FRAME_SIZE <= len(data)
     return _is_good_elsewhere(data, offset, others) or (
         is_without and length >= FRAME_SIZE and _is_good_elsewhere(data, offset + length, others)
     )
@@ -179,8 +208,7 @@ def _is_of_another(data: bytes, offset: int, others: Sequence[tuple[int, int]]) 
 
 def _is_good_elsewhere(data: bytes, offset: int, others: Sequence[tuple[int, int]]) -> bool:
     """Say whether a frame is good at the place where another file has, or should have, its commit."""
-    at_head = memoryview(data)[offset : offset + FRAME_SIZE]
-    commit, synced = (int.from_bytes(at_head[at : at + 8], "little") for at in (16, 32))
+    commit, synced = number_at(data, offset + FRAME_COMMIT_AT), number_at(data, offset + FRAME_SYNCED_AT)
     _, identity = max((other for other in others if other[0] <= commit), default=(0, 0))
     first = synced + (offset - synced) % SECTOR_BYTES  # a frame lies behind what was durable when it was written
     places = range(first, first + PLACES_MAX * SECTOR_BYTES, SECTOR_BYTES)
@@ -195,7 +223,7 @@ def _follows(data: bytes, synced: int, offset: int) -> bool:
 
 def _leads(data: bytes, at: int, offset: int) -> bool:
     while at < offset:
-        length = int.from_bytes(data[at + 8 : at + 12], "little")
+        length = length_at(data, at)
         if length < FRAME_SIZE or length % 8:
             return False
         at += length
@@ -247,22 +275,20 @@ def alignment_of_gap(alignment: int, end: int) -> int:
 
 def _limit_of_bad_footer(data: bytes, span: Span) -> int:
     """Return where a footer that cannot be trusted seems to start: frames end there at the latest."""
-    at = data.rfind(FOOTER_MAGIC)
+    at = last_beginning(data)
     return at if at > span.start and at % 8 == 0 else len(data)
 
 
 def _sealed_at(data: bytes) -> int | None:
     """Return where the footer of a file begins that was sealed once, as one end of the footer or the other says."""
     size = trailer_size(data[-TRAILER.size :])
-    starts = [data.rfind(FOOTER_MAGIC), len(data) - size if size is not None else -1]
+    starts = [last_beginning(data), len(data) - size if size is not None else -1]
     return next((start for start in starts if start >= HEADERS_SIZE and _is_footer(data, start, size)), None)
 
 
 def _is_footer(data: bytes, start: int, size: int | None) -> bool:
     """Say whether one of the footer's ends says that it begins here and ends with the file."""
-    head = data[start : start + 16]
-    begins = len(head) == 16 and head[:8] == FOOTER_MAGIC and int.from_bytes(head[8:], "little") == len(data) - start
-    return start % 8 == 0 and (begins or size == len(data) - start)
+    return start % 8 == 0 and len(data) - start in (begun_size(data, start), size)
 
 
 def _ranges_up_to(end: int, found: Walk, data: bytes) -> list[BadRange]:

@@ -8,7 +8,6 @@ What the records of a large commit say is kept for whoever reads the next messag
 was read; a message or a value is verified whenever it is read.
 """
 
-import struct
 import sys
 import threading
 from array import array
@@ -23,9 +22,19 @@ from typing import NamedTuple
 
 from oms_journal.journal.disk import DiskFile
 from oms_journal.journal.errors import MessageDamaged
-from oms_journal.journal.format.frames import FRAME, FRAME_SIZE, SEED_MASK, BadFrame, FrameHeader, decode_frame
+from oms_journal.journal.format.frames import (
+    FRAME_LENGTH_AT,
+    FRAME_META_AT,
+    FRAME_SIZE,
+    META,
+    SEED_MASK,
+    BadFrame,
+    FrameHeader,
+    decode_frame,
+)
 from oms_journal.journal.format.headers import xxh3
-from oms_journal.journal.format.records import SINGLE, BadRecord, Record, decode_properties, decode_records
+from oms_journal.journal.format.plain import PLAIN, PLAIN_MARK
+from oms_journal.journal.format.records import BadRecord, Record, decode_properties, decode_records
 from oms_journal.journal.operations import Operation
 
 READ_BYTES = 4096  # the first read of a frame: header and records of most, and a small payload
@@ -34,11 +43,6 @@ KEPT_BYTES_MAX = 32 << 20  # of the contents of frames, in memory for one databa
 FRAME_KEPT_BYTES_MAX = 24 << 20  # of one: a million messages of a commit take 20 MB, with properties 24
 FRAME_KEPT_MIN = 4  # messages and values; a frame with fewer is read again as fast
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Frame header and record of a plain message, with what makes it one (`_PLAIN_KIND`) as one field: operations,
-# frame flags, kind, flags; then name, producer and count are read over but for the name's size.
-_PLAIN = struct.Struct("<QII24xq10sB5xQQI")
-_PLAIN_KIND = struct.pack("<IIBB", 1, 0, Operation.ADD, 0)
-assert _PLAIN.size == FRAME_SIZE + SINGLE.size
 
 
 class Message(NamedTuple):
@@ -167,7 +171,7 @@ class FrameReader:
         Frames of one plain message are read here, without a call of our own for each: they are most.
         """
         sequence, identity, queues = self._source.sequence, self._source.identity, self._queues
-        unpack, hashed, make = _PLAIN.unpack_from, xxh3, tuple.__new__
+        unpack, hashed, make, head_size = PLAIN.unpack_from, xxh3, tuple.__new__, PLAIN.size
         data, base = self._data, self._base
         self._reads_ahead = len(wanted) > 1
         for index, (number, offset) in enumerate(wanted):
@@ -175,18 +179,18 @@ class FrameReader:
                 yield self._message(number, offset)  # the window may have moved on, behind the frame's start
                 continue
             at = offset - base
-            if not 0 <= at <= len(data) - _PLAIN.size:
+            if not 0 <= at <= len(data) - head_size:
                 self._load_for(wanted, index)
                 data, base, at = self._data, self._base, offset - self._base
-            if at <= len(data) - _PLAIN.size:
+            if at <= len(data) - head_size:
                 fields = unpack(data, at)
                 checksum, length, meta, time, kind, name_size, first, payload_hash, size = fields
                 start = at + FRAME_SIZE + meta
-                if kind == _PLAIN_KIND and first == number and at + length <= len(data) and size <= length:
+                if kind == PLAIN_MARK and first == number and at + length <= len(data) and size <= length:
                     payload = data[start : start + size]
                     seed = (identity + offset) & SEED_MASK
-                    if hashed(data[at + 8 : start], seed) == checksum and hashed(payload) == payload_hash:
-                        name = data[at + _PLAIN.size : at + _PLAIN.size + name_size]
+                    if hashed(data[at + FRAME_LENGTH_AT : start], seed) == checksum and hashed(payload) == payload_hash:
+                        name = data[at + head_size : at + head_size + name_size]
                         if queue := queues.get(name) or self._queue(name):
                             yield make(Message, (number, queue, payload, {}, time, None, sequence, offset))
                             continue
@@ -259,7 +263,7 @@ class FrameReader:
             self._load(offset, READ_BYTES)
         if not self._covers(offset, FRAME_SIZE):
             return BadFrame(offset, "the file ends before it")
-        meta = FRAME.unpack_from(self._data, offset - self._base)[2]
+        (meta,) = META.unpack_from(self._data, offset - self._base + FRAME_META_AT)
         limit = self._source.file.size()
         if not self._covers(offset, FRAME_SIZE + meta):
             self._load(offset, max(READ_BYTES, min(FRAME_SIZE + meta, limit - offset)))

@@ -20,7 +20,9 @@ Headers = Mapping[int, FileHeader | None]  # of the data files that are there, b
 NO_PARENT = bytes(16)
 
 
-def stranger(headers: Iterable[tuple[int, FileHeader | None]], may_be_lost: Callable[[int], bool]) -> FileHeader | None:
+def foreign_header(
+    headers: Iterable[tuple[int, FileHeader | None]], may_be_lost: Callable[[int], bool]
+) -> FileHeader | None:
     """Return the newest header that belongs neither to the newest one's database nor to its lineage; None for none.
 
     A database that was restored names its parent, and the last file of its parent's that is its own; the parent's
@@ -71,7 +73,7 @@ def splits(headers: Mapping[int, FileHeader]) -> frozenset[int]:
     )
 
 
-def is_grown(disk: Disk, path: Path, header: FileHeader, end: int) -> bool:
+def goes_on_behind(disk: Disk, path: Path, header: FileHeader, end: int) -> bool:
     """Say whether frames stand behind the offset at which a file ended when its database was split. DiskError."""
     try:
         with DataFile(disk, path) as file:
@@ -88,7 +90,7 @@ def is_grown(disk: Disk, path: Path, header: FileHeader, end: int) -> bool:
     return bool(walk(data, span).frames)
 
 
-def late_files(headers: Headers) -> set[int]:
+def files_of_passed_owners(headers: Headers) -> set[int]:
     """Return the files that an owner wrote after it had lost the directory to another.
 
     The other one has written files of lower sequences, or one whose predecessor it says is further back.

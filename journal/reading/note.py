@@ -8,15 +8,13 @@ from typing import Any
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.files import read_whole
-from oms_journal.journal.format.headers import xxh3
-
-_CHECKSUM_SIZE = 8  # in front of the JSON
+from oms_journal.journal.format.headers import CHECKSUM, xxh3
 
 
 def encode(said: Mapping[str, object]) -> bytes:
     """Return the file's bytes."""
     text = json.dumps(said).encode()
-    return xxh3(text).to_bytes(_CHECKSUM_SIZE, "little") + text
+    return CHECKSUM.pack(xxh3(text)) + text
 
 
 def read(disk: Disk, directory: Path) -> dict[str, Any] | None:
@@ -24,8 +22,8 @@ def read(disk: Disk, directory: Path) -> dict[str, Any] | None:
     data = read_whole(disk, directory / names.FOUND)
     if data is None:
         return None
-    text = data[_CHECKSUM_SIZE:]
-    if data[:_CHECKSUM_SIZE] != xxh3(text).to_bytes(_CHECKSUM_SIZE, "little"):
+    text = data[CHECKSUM.size :]  # behind it the JSON
+    if data[: CHECKSUM.size] != CHECKSUM.pack(xxh3(text)):
         return {}
     try:
         said = json.loads(text)

@@ -17,8 +17,33 @@ import xxhash
 from oms_journal.journal.disk import DiskFile
 from oms_journal.journal.format.contents import COLUMNS, DAMAGED, Contents, Rows, Tables, check_rows, rows_of
 from oms_journal.journal.format.footer import Summary
-from oms_journal.journal.format.frames import FRAME_SIZE, FrameHeader, decode_frame
+from oms_journal.journal.format.frames import (
+    CHECKSUM_WORD,
+    COMMIT_WORD,
+    COUNTS_WORD,
+    FRAME_SIZE,
+    HIGH_HALF,
+    LOW_HALF,
+    SIZES_WORD,
+    TIME_WORD,
+    WORD_BYTES,
+    FrameHeader,
+    Words,
+    decode_frame,
+    words_of,
+)
 from oms_journal.journal.format.headers import CHECKSUM, align, xxh3
+from oms_journal.journal.format.plain import (
+    HASH_WORD,
+    NUMBER_WORD,
+    PLAIN,
+    PLAIN_COUNTS,
+    PLAIN_RECORD,
+    RECORD_NAME_MASK,
+    RECORD_NAME_SHIFT,
+    RECORD_WORD,
+    SIZE_WORD,
+)
 from oms_journal.journal.format.records import (
     NUMBERS_END,
     PROPERTIES,
@@ -31,16 +56,9 @@ from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.walk import BadPayload
 
 WINDOW_BYTES = 1 << 20  # read at once: stays in the processor's cache
-_WORD = 8  # frames begin at multiples of 8: their heads are read as words of as many bytes
-_LOW = np.uint64(0xFFFFFFFF)
-_HIGH = np.uint64(32)
-# Of the frame of one plain message: operations and flags, and of its record all but the size of the name.
-_PLAIN_OPERATIONS, _PLAIN_RECORD = np.uint64(1), np.uint64(Operation.ADD | 1 << 32)
-_NAME_SHIFT, _NAME_MASK = np.uint64(16), np.uint64(0xFF << 16)
 _PLAIN_COLUMNS = {"kind": int(Operation.ADD), "flags": 0, "count": 1, "properties": 0, "producer": 0, "first_time": 0}
 
 Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 
 def sweep(file: DiskFile, summary: Summary, contents: Contents) -> list[BadPayload] | None:
@@ -89,7 +107,7 @@ class _Sweep:
     def run(self) -> list[BadPayload] | None:
         """Return what is bad; None where a frame is none, or not the footer's; BadRecord likewise."""
         offsets, summary = self._offsets, self._summary
-        if (offsets[1:] <= offsets[:-1]).any() or (offsets % _WORD).any() or (offsets >= summary.end).any():
+        if (offsets[1:] <= offsets[:-1]).any() or (offsets % WORD_BYTES).any() or (offsets >= summary.end).any():
             return None
         bad: list[BadPayload] = []
         at, low = summary.header.start(), 0
@@ -111,13 +129,13 @@ class _Sweep:
         data = self._file.read(end - at, at)
         if len(data) != end - at or (len(offsets) and offsets[0] < at):
             return None
-        words, relative = np.frombuffer(data, "<u8", len(data) // _WORD), offsets - at
-        places = relative // _WORD
+        words, relative = words_of(data, 0), offsets - at
+        places = relative // WORD_BYTES
         if len(places) and relative[-1] + FRAME_SIZE > len(data):
             return None
-        sizes = words[places + 1]
-        ends = relative + FRAME_SIZE + (sizes >> _HIGH).astype(np.int64)
-        behind = np.concatenate(([0], relative + (sizes & _LOW).astype(np.int64)))
+        sizes = words[places + SIZES_WORD]
+        ends = relative + FRAME_SIZE + (sizes >> HIGH_HALF).astype(np.int64)
+        behind = np.concatenate(([0], relative + (sizes & LOW_HALF).astype(np.int64)))
         frames = [relative]
         for place in np.flatnonzero(behind != np.append(relative, len(data))).tolist():
             stop = int(relative[place]) if place < len(relative) else len(data)
@@ -127,7 +145,7 @@ class _Sweep:
             frames.append(np.array(between, np.int64))
         every = np.sort(np.concatenate(frames)) if len(frames) > 1 else relative
         self._frame_count += len(every)
-        self._chain.update(words[every // _WORD].tobytes())
+        self._chain.update(words[every // WORD_BYTES + CHECKSUM_WORD].tobytes())
         if (ends > len(data)).any():
             return None
         return _Window(at, data, words, relative, places, ends)
@@ -137,12 +155,13 @@ class _Sweep:
         if not len(window.offsets):
             return []
         is_plain = rows.stop - rows.start == len(window.offsets) and self._are_plain(window)
-        sizes = (window.words[window.places + 10] & _LOW).astype(np.int64) if is_plain else np.zeros(1, np.int64)
+        words, places = window.words, window.places
+        sizes = (words[places + SIZE_WORD] & LOW_HALF).astype(np.int64) if is_plain else np.zeros(1, np.int64)
         alike = _alike(window, sizes) if is_plain else None
         bodies = alike[0] if alike else _parts(window.data, window.offsets + CHECKSUM.size, window.ends)
         seeds = (window.offsets + window.base).astype(np.uint64) + np.uint64(self._summary.header.identity)
         seen = np.fromiter(map(xxh3, bodies, seeds.tolist()), np.uint64, len(bodies))
-        if (seen != window.words[window.places]).any():
+        if (seen != words[places + CHECKSUM_WORD]).any():
             return None
         if not is_plain:
             return self._others(window, rows)
@@ -151,10 +170,10 @@ class _Sweep:
 
     def _are_plain(self, window: _Window) -> bool:
         words, places = window.words, window.places
-        if (window.ends - window.offsets < FRAME_SIZE + SINGLE.size).any():
+        if (window.ends - window.offsets < PLAIN.size).any():
             return False
-        is_one = words[places + 6] == _PLAIN_OPERATIONS
-        return bool((is_one & (words[places + 7] & ~_NAME_MASK == _PLAIN_RECORD)).all())
+        is_one = words[places + COUNTS_WORD] == PLAIN_COUNTS
+        return bool((is_one & (words[places + RECORD_WORD] & ~RECORD_NAME_MASK == PLAIN_RECORD)).all())
 
     def _plain(self, window: _Window, rows: slice, seen: Words) -> list[BadPayload] | None:
         """Return the bad ones of plain messages, of which each has a frame: no head is looked at by itself.
@@ -162,12 +181,13 @@ class _Sweep:
         The hashes that were `seen` of their payloads are given.
         """
         words, places, columns = window.words, window.places, self._columns
-        sizes, names = words[places + 10] & _LOW, columns["name"][rows].astype(np.int64)
-        metas, name_sizes = words[places + 1] >> _HIGH, words[places + 7] >> _NAME_SHIFT & np.uint64(0xFF)
+        sizes, names = words[places + SIZE_WORD] & LOW_HALF, columns["name"][rows].astype(np.int64)
+        metas = words[places + SIZES_WORD] >> HIGH_HALF
+        name_sizes = (words[places + RECORD_WORD] & RECORD_NAME_MASK) >> RECORD_NAME_SHIFT
         is_same = (metas == _padded(np.uint64(SINGLE.size) + name_sizes)) & (name_sizes == self._sizes[names])
-        is_same &= (words[places + 1] & _LOW) == _padded(np.uint64(FRAME_SIZE) + metas + sizes)
-        found = {"number": words[places + 8], "hash": words[places + 9], "size": sizes, "commit": words[places + 2]}
-        found["time"] = words[places + 5].view(np.int64)
+        is_same &= (words[places + SIZES_WORD] & LOW_HALF) == _padded(np.uint64(FRAME_SIZE) + metas + sizes)
+        found = {"number": words[places + NUMBER_WORD], "hash": words[places + HASH_WORD], "size": sizes}
+        found |= {"commit": words[places + COMMIT_WORD], "time": words[places + TIME_WORD].view(np.int64)}
         is_same &= (found["number"] < NUMBERS_END) & (name_sizes > 0)
         is_same &= np.logical_and.reduce([columns[name][rows] == found[name] for name in found])
         is_same &= np.logical_and.reduce([columns[name][rows] == said for name, said in _PLAIN_COLUMNS.items()])
@@ -189,7 +209,7 @@ class _Sweep:
         data = np.frombuffer(window.data, np.uint8)
         for name in np.unique(names).tolist():
             text = np.frombuffer(self._contents.names[name], np.uint8)
-            starts = window.offsets[names == name] + FRAME_SIZE + SINGLE.size
+            starts = window.offsets[names == name] + PLAIN.size
             if (data[starts[:, None] + np.arange(len(text))] != text).any():
                 return False
         return True

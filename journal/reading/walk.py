@@ -16,16 +16,21 @@ import numpy as np
 
 from oms_journal.journal.format.contents import ContentsBuilder
 from oms_journal.journal.format.frames import (
-    FRAME_BYTES_MAX,
     FRAME_FLAGS,
     FRAME_SIZE,
+    FRAME_WORDS,
     GAP,
     OPERATIONS_MAX,
+    OWNER_WORD,
+    SIZES_WORD,
+    WORD_BYTES,
     BadFrame,
     FrameHeader,
+    are_possible,
     decode_frame,
+    words_of,
 )
-from oms_journal.journal.format.headers import align, xxh3
+from oms_journal.journal.format.headers import FileHeader, align, xxh3
 from oms_journal.journal.format.records import (
     MOVED,
     VALUE_HEAD_BYTES,
@@ -111,7 +116,7 @@ def walk(data: bytes, span: Span) -> Walk:
             content_end = _content_end(data[:limit])
         if content_end <= offset:
             break
-        following = _next_frame(view, offset + 8, span)
+        following = _next_frame(view, offset + WORD_BYTES, span)
         end = following if following is not None else min(limit, align(content_end, 8))
         found.bad_ranges.append(BadRange(offset, end, frame.reason))
         offset = end
@@ -147,16 +152,15 @@ def _content_end(data: bytes) -> int:
 
 def _next_frame(view: memoryview, start: int, span: Span) -> int | None:
     """Return the offset of the first good frame at or behind `start`."""
-    words = np.frombuffer(view[start : start + (len(view) - start) // 8 * 8], "<u8")
-    if len(words) < FRAME_SIZE // 8:
+    words = words_of(view, start)
+    count = len(words) - FRAME_WORDS + 1
+    if count <= 0:
         return None
-    heads = words[1 : len(words) - FRAME_SIZE // 8 + 2]
-    length, meta = heads & np.uint64(0xFFFFFFFF), heads >> np.uint64(32)
-    plausible = (length >= meta + np.uint64(FRAME_SIZE)) & (length % 8 == 0) & (length <= FRAME_BYTES_MAX)
+    plausible = are_possible(words[SIZES_WORD : SIZES_WORD + count])
     if span.owner is not None:
-        plausible &= words[3 : 3 + len(heads)] == np.uint64(span.owner)
+        plausible &= words[OWNER_WORD : OWNER_WORD + count] == np.uint64(span.owner)
     for candidate in np.flatnonzero(plausible).tolist():
-        offset = start + 8 * candidate
+        offset = start + WORD_BYTES * candidate
         if isinstance(decode_frame(view, offset, identity=span.identity), FrameHeader):
             return int(offset)
     return None
@@ -233,3 +237,19 @@ def payloads(
 def _bad_payload(record: Record, index: int, frame: int) -> BadPayload:
     number = record.message(index) if record.kind == Operation.ADD else 0
     return BadPayload(frame, Operation(record.kind), record.name, number)
+
+
+def good_frames(data: bytes, base: int, header: FileHeader, start: int) -> list[FrameHeader]:
+    """Return the good frames from `start` on, up to the first place that holds none; `data` begins at `base`."""
+    found: list[FrameHeader] = []
+    at = start
+    while True:
+        frame = decode_frame(data, at, identity=header.identity, base=base)
+        if not isinstance(frame, FrameHeader):
+            following = align(at, header.alignment)
+            if following == at or any(data[at - base : following - base]):
+                return found
+            at = following
+            continue
+        found.append(frame)
+        at = frame.end

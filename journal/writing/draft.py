@@ -9,13 +9,7 @@ So the caller's thread does the work that can be done side by side, and the one 
 the group does only what depends on the order.
 """
 
-import struct
-import sys
-from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from operator import add
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from oms_journal.journal.disk import Buffer
@@ -25,20 +19,20 @@ from oms_journal.journal.format.frames import FRAME_BYTES_MAX, FRAME_SIZE, OPERA
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import (
     MOVED,
-    NUMBER_AT,
-    PRODUCER,
-    PROPERTIES,
+    NUMBER,
     RECORD,
+    RECORD_NUMBER_AT,
     VALUE_HEAD_BYTES,
+    Added,
     Numbers,
+    encode_add,
     encode_drop,
     encode_put,
     encode_removal,
     padded,
+    plain_columns,
 )
 from oms_journal.journal.operations import NAME_BYTES_MAX, Operation
-
-NUMBER = struct.Struct("<Q")
 
 
 class Waiter(Protocol):
@@ -102,20 +96,7 @@ class ValueFixup(NamedTuple):
     numbers: Sequence[tuple[int, int]]  # where in the value a number goes, minus the first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
-    """Messages of one queue that one ADD record adds: what the record needs to know of them."""
-
-    queue: bytes
-    payloads: Sequence[Buffer]
-    properties: Sequence[bytes] | None = None
-    producer: bytes = b""
-    flags: int = 0
-    numbers: Sequence[int] = ()  # only of moved messages
-    first_times: Sequence[int] = ()
-
-
-class Composer:
+class CommitBuilder:
     """Builds the draft of a commit of several operations, in their order."""
 
     def __init__(self) -> None:
@@ -135,9 +116,9 @@ class Composer:
         if not count:
             raise UnreadableCommit("an addition of no message")
         if not added.flags & MOVED:
-            self._fixups.append((len(draft.records) + NUMBER_AT, draft.messages))
+            self._fixups.append((len(draft.records) + RECORD_NUMBER_AT, draft.messages))
             draft.messages += count
-        draft.records += _encode_add(added)
+        draft.records += encode_add(added)
         draft.has_add = draft.has_add or not added.flags & MOVED
         if added.properties is None:
             self._payload.extend(added.payloads)
@@ -216,41 +197,8 @@ def _check_name(name: bytes) -> None:
         raise UnreadableCommit(f"a name of {len(name)} bytes")
 
 
-def _encode_add(added: Added) -> bytes:
-    payloads, properties, producer = added.payloads, added.properties, added.producer
-    count = len(payloads)
-    flags = added.flags | (PRODUCER if producer else 0) | (PROPERTIES if properties is not None else 0)
-    head = RECORD.pack(Operation.ADD, flags, len(added.queue), len(producer), count, 0)
-    hashes = _column("Q", [xxh3(payload) for payload in payloads])
-    sizes = list(map(len, payloads))
-    parts = [head, hashes]
-    if properties is not None:
-        joined = [xxh3(b"".join(pair)) for pair in zip(properties, payloads, strict=True)]
-        parts = [head, _column("Q", joined), hashes]
-    if flags & MOVED:
-        parts += (_column("Q", added.numbers), _column("q", added.first_times))
-    if properties is None:
-        parts.append(_column("I", sizes))
-    else:
-        property_sizes = list(map(len, properties))
-        parts += (_column("I", list(map(add, sizes, property_sizes))), _column("I", property_sizes))
-    return padded(b"".join((*parts, added.queue, producer)))
-
-
-def _column(kind: str, numbers: Sequence[int]) -> bytes:
-    column = array(kind, numbers)
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column.tobytes()
-
-
-@lru_cache(64)
-def _plain_columns(count: int) -> Callable[..., bytes]:
-    return struct.Struct(f"<{count}Q{count}I").pack
-
-
 def draft_plain(queue: bytes, payloads: Sequence[bytes], sizes: Sequence[int]) -> Draft:
-    """Return the draft of plain messages of one queue: what `Composer` makes of them, with less work.
+    """Return the draft of plain messages of one queue: what `CommitBuilder` makes of them, with less work.
 
     LimitExceeded when the commit is over 1 GiB or a million operations.
     """
@@ -258,14 +206,14 @@ def draft_plain(queue: bytes, payloads: Sequence[bytes], sizes: Sequence[int]) -
     if not count or count != len(sizes) or not 0 < len(queue) <= NAME_BYTES_MAX:
         raise UnreadableCommit(f"{count} messages with {len(sizes)} sizes, in a queue of {len(queue)} bytes")
     check_commit(count, size)
-    columns = _plain_columns(count)(*map(xxh3, payloads), *sizes)
+    columns = plain_columns(count).pack(*map(xxh3, payloads), *sizes)
     records = padded(RECORD.pack(Operation.ADD, 0, len(queue), 0, count, 0) + columns + queue)
     draft = Draft()
     draft.records = bytearray(records)
     draft.payload = payloads
     draft.payload_size = size
     draft.operations = draft.messages = draft.rows = count
-    draft.fixups = ((NUMBER_AT, 0),)
+    draft.fixups = ((RECORD_NUMBER_AT, 0),)
     draft.has_add = True
     draft.names = (queue,)
     draft.footer_bytes = 1
@@ -284,7 +232,7 @@ def fill_values(draft: Draft) -> None:
             NUMBER.pack_into(value, at, draft.first + distance)
         payload[fixup.place] = bytes(value)
         heads[fixup.head] = bytes(value[:VALUE_HEAD_BYTES])
-        NUMBER.pack_into(draft.records, fixup.record + NUMBER_AT, xxh3(value))
+        NUMBER.pack_into(draft.records, fixup.record + RECORD_NUMBER_AT, xxh3(value))
     draft.payload, draft.value_heads = payload, heads
 
 

@@ -31,7 +31,7 @@ from oms_journal.journal.errors import (
     TakenOver,
     UnreadableCommit,
 )
-from oms_journal.journal.writing.draft import Composer, Draft
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 from oms_journal.journal.writing.groups import AnyDraft, Group
 from oms_journal.journal.writing.log import Journal
 from oms_journal.journal.writing.single import PlainAdds
@@ -88,7 +88,7 @@ class GroupCommit:
     """The one entrance to the journal for commits."""
 
     def __init__(self, journal: Journal, ledger: Ledger, is_ours: Callable[[], bool]) -> None:
-        self._journal = journal  # the leader's alone, but for its tender
+        self._journal = journal  # the leader's alone, but for what maintains it
         self._ledger = ledger  # the leader's alone
         self._is_ours = is_ours
         self._lock = threading.Lock()  # guards the queue, and who leads
@@ -142,7 +142,7 @@ class GroupCommit:
         By its owner's number a file that the former one begins later is late, whatever this opening commits.
         DiskError, TakenOver, DirectoryGone. Where an empty frame has no room that owner's file has none either.
         """
-        draft = Composer().draft()
+        draft = CommitBuilder().draft()
         self.commit(draft)
         if draft.failure is None or isinstance(draft.failure, DiskFull):
             return

@@ -11,9 +11,10 @@ from dataclasses import replace
 from oms_journal.journal.disk import Buffer
 from oms_journal.journal.format.frames import SEED_MASK, encode_frame_head
 from oms_journal.journal.format.headers import align
-from oms_journal.journal.format.records import padding
-from oms_journal.journal.writing.draft import NUMBER, Draft, fill_values
-from oms_journal.journal.writing.single import GROUP_FIELDS, Frames, Place, PlainAdds, form_plain
+from oms_journal.journal.format.plain import GROUP_FIELDS
+from oms_journal.journal.format.records import NUMBER, padding
+from oms_journal.journal.writing.draft import Draft, fill_values
+from oms_journal.journal.writing.single import Frames, PlainAdds, WritePosition, form_plain
 from oms_journal.journal.writing.unit import SentDraft, form_sent
 
 JOIN_BYTES_MAX = 1 << 20  # up to here one copy is cheaper than a vectored write
@@ -29,7 +30,7 @@ class Group:
         "sent", "sequence",
     )  # fmt: skip
 
-    def __init__(self, drafts: Sequence[AnyDraft], place: Place) -> None:
+    def __init__(self, drafts: Sequence[AnyDraft], place: WritePosition) -> None:
         self.drafts = drafts
         self.plain: Sequence[PlainAdds] = ()  # the drafts, when all of them are plain
         self.sent: Sequence[SentDraft] = ()  # likewise
@@ -44,7 +45,7 @@ class Group:
         self.next_commit = place.next_commit
 
 
-def form(place: Place, drafts: Sequence[AnyDraft], *, time: int) -> Group:
+def form(place: WritePosition, drafts: Sequence[AnyDraft], *, time: int) -> Group:
     """Return the drafts as one group at the place, and write its numbers into them."""
     common = GROUP_FIELDS.pack(place.owner, place.synced, time)
     start = align(place.offset, place.alignment)
@@ -71,25 +72,25 @@ def form(place: Place, drafts: Sequence[AnyDraft], *, time: int) -> Group:
     return group
 
 
-def _form_single(group: Group, draft: AnyDraft, place: Place, time: int) -> Frames:
+def _form_single(group: Group, draft: AnyDraft, place: WritePosition, time: int) -> Frames:
     """Return the frame of the only draft, which is not plain."""
     assert isinstance(draft, Draft)
     group.next_message, group.next_commit = _number_behind(draft, place), place.next_commit + 1
     return _form_draft(draft, place, time)
 
 
-def _number_behind(draft: Draft, place: Place) -> int:
+def _number_behind(draft: Draft, place: WritePosition) -> int:
     return max(place.next_message + draft.messages, draft.numbers_end)
 
 
-def _form_draft(draft: Draft, place: Place, time: int) -> Frames:
+def _form_draft(draft: Draft, place: WritePosition, time: int) -> Frames:
     draft.first = place.next_message
     head = _form(draft, place, time)
     buffers: list[Buffer] = [head, *draft.payload, padding(draft.payload_size)]
     return Frames([head], [place.offset], buffers, place.offset + draft.frame_size)
 
 
-def _form_mixed(group: Group, drafts: Sequence[AnyDraft], place: Place, common: bytes) -> Frames:
+def _form_mixed(group: Group, drafts: Sequence[AnyDraft], place: WritePosition, common: bytes) -> Frames:
     """Return the frames of drafts of both kinds."""
     at = replace(place)
     heads: list[bytes] = []
@@ -119,7 +120,7 @@ def _form_mixed(group: Group, drafts: Sequence[AnyDraft], place: Place, common: 
     return Frames(heads, offsets, buffers, at.offset)
 
 
-def _form(draft: Draft, place: Place, time: int) -> bytes:
+def _form(draft: Draft, place: WritePosition, time: int) -> bytes:
     """Return header and records of one frame; its numbers stand in the draft."""
     offset, commit = place.offset, place.next_commit
     draft.commit, draft.sequence, draft.offset, draft.time = commit, place.sequence, offset, time

@@ -1,6 +1,6 @@
 """The journal: the active data file, the ones before it, and the roll from one to the next.
 
-The committer calls `form` and `write`, one group at a time. Whoever tends the journal calls `tend`
+The committer calls `form` and `write`, one group at a time. Whoever maintains the journal calls `maintain`
 beside it: that prepares the next file, seals the rolled ones and fills the reserve, so that no
 commit waits for any of it.
 """
@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, DiskFull, JournalError
-from oms_journal.journal.format.headers import ALIGNMENT_MIN, FileHeader, Previous, align
+from oms_journal.journal.format.headers import ALIGNMENT_MIN, Ending, FileHeader, align
 from oms_journal.journal.operations import MIB
 from oms_journal.journal.reserve import MARGIN_BYTES, NO_SPACE, Reserve, reserve_size
 from oms_journal.journal.writing.draft import Draft
 from oms_journal.journal.writing.groups import AnyDraft, Group, form
 from oms_journal.journal.writing.readback import is_unreadable, unreadable
 from oms_journal.journal.writing.segment import FIRST_BYTES, Sealed, Segment
-from oms_journal.journal.writing.single import Place, PlainAdds, form_one
+from oms_journal.journal.writing.single import PlainAdds, WritePosition, form_one
 from oms_journal.journal.writing.supply import NO_SUCCESSOR, Supply
 
 DATA_FILE_BYTES_MIN = 4096
@@ -46,7 +46,7 @@ class Opening:
     next_message: int = 1
     next_commit: int = 1
     low_water: int = 1
-    previous: Previous = field(default_factory=Previous)
+    previous: Ending = field(default_factory=Ending)
     parent: bytes = bytes(16)
     parent_sequence: int = 0
 
@@ -69,7 +69,7 @@ class Location(NamedTuple):
     offset: int
 
 
-class Formed(NamedTuple):
+class FormedGroup(NamedTuple):
     """What became of drafts: a group to write now, those that wait for the next, those without room."""
 
     group: Group | None
@@ -89,13 +89,13 @@ class Journal:
         self._settings = settings
         self._reserve = Reserve(disk, directory, reserve_size(settings.data_file_bytes_max))
         self._active: Segment | None = None
-        self._place: Place | None = None
+        self._place: WritePosition | None = None
         self._room = 0  # what the active file can still take, footer included
         self._supply = Supply(disk, directory, opening.owner, opening.next_sequence)
-        self._tending = threading.Lock()  # one tender at a time
+        self._maintaining = threading.Lock()  # one at a time maintains it
         self._unvouched = False
         self._rolls_next = False
-        self._tend_at = 0  # once the active file is written up to here, the tender is woken
+        self._maintain_at = 0  # once the active file is written up to here, maintenance is woken
         # Whether additions are refused, as far as was seen: an opening's first commit begins a file.
         self.is_full = self.is_cramped(FIRST_BYTES, of_opening=False)
         self._refused_bytes = 0  # of the largest commit that had no room last
@@ -125,7 +125,7 @@ class Journal:
         return self._unvouched
 
     @property
-    def needs_tending(self) -> bool:
+    def needs_maintenance(self) -> bool:
         """Whether there is something to prepare or seal."""
         is_behind = self._supply.has_rolled or self._wants_space() or self._wants_next()
         return is_behind or self._reserve.is_wanting or self.is_full
@@ -136,7 +136,7 @@ class Journal:
 
     # The committer's side.
 
-    def form(self, drafts: Sequence[AnyDraft]) -> Formed:
+    def form(self, drafts: Sequence[AnyDraft]) -> FormedGroup:
         """Return the first drafts as one group for the active file, rolling over where they don't fit.
 
         A full disk refuses the drafts that add messages; the others go on from the reserve.
@@ -147,7 +147,7 @@ class Journal:
             weight = drafts[0].weight if len(drafts) == 1 else sum([draft.weight for draft in drafts])
             weight += place.alignment
             if weight <= self._room and place.offset + weight <= segment.prepared:
-                return Formed(form(place, drafts, time=self._settings.clock()), (), ())
+                return FormedGroup(form(place, drafts, time=self._settings.clock()), (), ())
         refused: list[tuple[AnyDraft, JournalError]] = []
         while drafts:
             try:
@@ -168,13 +168,13 @@ class Journal:
                     drafts = []
         self.is_full = bool(refused) or (self.is_full and not any(draft.has_add for draft in drafts))
         if not drafts:
-            return Formed(None, (), refused)
+            return FormedGroup(None, (), refused)
         assert self._place is not None
         group = form(self._place, drafts[:count], time=self._settings.clock())
-        return Formed(group, drafts[count:], refused)
+        return FormedGroup(group, drafts[count:], refused)
 
     def _full(self, failure: OSError, *, is_addition: bool) -> DiskFull:
-        """Return what is said where the disk is full, and have the tender look whether it can make room."""
+        """Return what is said where the disk is full, and have maintenance look whether it can make room."""
         if is_addition:
             if not self.is_full:
                 self.wake()
@@ -184,7 +184,7 @@ class Journal:
     def _check_reserve(self, drafts: Sequence[AnyDraft]) -> None:
         """Raise OSError where messages would take space while the reserve is short of it.
 
-        Nor do they take what it needs where the tender has not come to fill it yet: a disk is filled in no time.
+        Nor do they take what it needs where maintenance has not come to fill it yet: a disk is filled in no time.
         """
         reserve = self._reserve
         if not (reserve.is_short or reserve.is_untried) or not any(draft.has_add for draft in drafts):
@@ -222,8 +222,8 @@ class Journal:
         place.next_commit += 1
         self._room -= weight
         self._unvouched = True
-        if place.offset >= self._tend_at:
-            self._ask_for_tending()
+        if place.offset >= self._maintain_at:
+            self._ask_for_maintenance()
         return Location(segment.sequence, offset)
 
     def _make_room(self, drafts: Sequence[AnyDraft]) -> int:
@@ -280,11 +280,11 @@ class Journal:
                 self._catch_up()
         self._room = self._settings.data_file_bytes_max - self._place.offset - segment.footer_bound()
         self._room -= self._place.alignment  # where the footer begins
-        self._tend_at = 0
+        self._maintain_at = 0
 
     def _catch_up(self) -> None:
-        """Seal what has been rolled, where files are begun faster than the tender seals them."""
-        with contextlib.suppress(DiskError):  # the tender's to report, when it comes to the next one
+        """Seal what has been rolled, where files are begun faster than maintenance seals them."""
+        with contextlib.suppress(DiskError):  # maintenance reports it, when it comes to the next one
             self.seal_all()
 
     def _replace_active(self, unused: Segment) -> None:
@@ -336,32 +336,32 @@ class Journal:
         segment.take(group)
         place.offset = place.synced = group.end
         place.next_message, place.next_commit = group.next_message, group.next_commit
-        if segment.went_far(place.next_message):
+        if segment.is_out_of_numbers(place.next_message):
             self._rolls_next = True  # the next file's header tells it too
         drafts = group.drafts
         self._room -= drafts[0].weight if len(drafts) == 1 else sum([draft.weight for draft in drafts])
         self._room -= group.padding
         self._unvouched = not _is_vouching(drafts[-1])
-        if place.offset >= self._tend_at:
-            self._ask_for_tending()
+        if place.offset >= self._maintain_at:
+            self._ask_for_maintenance()
 
-    def _ask_for_tending(self) -> None:
-        """Wake the tender if there is something to do for it, once; it says when it wants to be asked again."""
-        if self.needs_tending:
-            self._tend_at = 1 << 62
+    def _ask_for_maintenance(self) -> None:
+        """Wake maintenance if there is something to do for it, once; it says when it wants to be asked again."""
+        if self.needs_maintenance:
+            self._maintain_at = 1 << 62
             self.wake()
         else:
-            self._tend_at = self._next_tending()
+            self._maintain_at = self._next_maintenance()
 
     def roll_at_next_commit(self) -> None:
         """Let the next commit begin a new file."""
         self._rolls_next = True
 
-    # The tender's side.
+    # The side of maintenance.
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         """Seal what was rolled, prepare what will be needed, fill the reserve. DiskError on a fault."""
-        with self._tending:
+        with self._maintaining:
             try:
                 self._supply.seal(self._now_active)
                 self._prepare_ahead()
@@ -371,13 +371,13 @@ class Journal:
                 if failure.errno not in NO_SPACE:
                     raise DiskError(self.directory, failure, "prepare files in") from failure
                 self.is_full = self.is_full or self._reserve.is_short
-            self._tend_at = self._next_tending()
-            if self.needs_tending:
-                self._tend_at = 0  # the committer rolled on meanwhile, before that was written over its own
+            self._maintain_at = self._next_maintenance()
+            if self.needs_maintenance:
+                self._maintain_at = 0  # the committer rolled on meanwhile, before that was written over its own
 
     def seal_all(self) -> None:
         """Return when every rolled file is sealed."""
-        with self._tending:
+        with self._maintaining:
             try:
                 self._supply.seal(self._now_active)
             except OSError as failure:
@@ -413,10 +413,10 @@ class Journal:
     def _now_active(self) -> Segment | None:
         return self._active
 
-    def _next_tending(self) -> int:
-        """Return how far the active file is written when the tender is needed again."""
+    def _next_maintenance(self) -> int:
+        """Return how far the active file is written when maintenance is needed again."""
         segment, place = self._active, self._place
-        if segment is None or place is None or self.needs_tending:
+        if segment is None or place is None or self.needs_maintenance:
             return 0
         limit = self._settings.data_file_bytes_max
         if segment.prepared < limit:
@@ -444,7 +444,7 @@ class Journal:
 
     def close(self, *, seal: bool) -> None:
         """Seal the files and remove the prepared one, or after a failure only let go of them."""
-        with self._tending:
+        with self._maintaining:
             if self._active is not None:
                 if seal and not self._active.is_begun:
                     self._active.discard()  # no commit came to it

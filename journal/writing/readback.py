@@ -13,10 +13,10 @@ from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.walk import check_records
 from oms_journal.journal.writing.draft import Draft
 from oms_journal.journal.writing.groups import AnyDraft, Group
-from oms_journal.journal.writing.single import Place, PlainAdds
+from oms_journal.journal.writing.single import PlainAdds, WritePosition
 
 
-def unreadable(group: Group, place: Place) -> tuple[int, str] | None:
+def unreadable(group: Group, place: WritePosition) -> tuple[int, str] | None:
     """Return the place of the group's first draft that a reader would not take, and why; None where it takes all.
 
     `place` is where the group goes: as it was when the group was formed.
@@ -35,7 +35,7 @@ def unreadable(group: Group, place: Place) -> tuple[int, str] | None:
     return None
 
 
-def is_unreadable(frame: bytes, place: Place) -> bool:
+def is_unreadable(frame: bytes, place: WritePosition) -> bool:
     """Say whether a reader would not take the only frame of a group, at its place."""
     return bool(_reason(frame, place.offset, place.identity, (place.next_commit, place.next_message))[0])
 

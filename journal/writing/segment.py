@@ -4,7 +4,7 @@
     new        its first zeros, under an unfinished name     whoever prepares
     prepared   zeros under its final name, durable           whoever prepares, then the committer
     active     headers, frames, zeros                        the committer
-    rolled     the same, a successor is durable              the one who tends the journal
+    rolled     the same, a successor is durable              the one who maintains the journal
     sealed     headers, frames, footer; cut to its length    nobody
 
 A prepared file has all its blocks, so that a commit changes no metadata: writing over zeros and
@@ -34,10 +34,10 @@ from oms_journal.journal.format.footer import (
     ranges,
     row_bytes_max,
 )
-from oms_journal.journal.format.headers import NUMBERS_MAX, FileHeader, Previous, align, encode_headers
+from oms_journal.journal.format.headers import NUMBERS_MAX, Ending, FileHeader, align, encode_headers
 from oms_journal.journal.format.records import BadRecord
 from oms_journal.journal.writing.groups import Group
-from oms_journal.journal.writing.single import Place, PlainAdds, QueueTemplate
+from oms_journal.journal.writing.single import PlainAdds, QueueTemplate, WritePosition
 
 ZEROS = memoryview(bytes(1 << 20))
 FIRST_BYTES = 64 << 10  # how far an opening's first file is prepared before its first commit
@@ -68,7 +68,7 @@ class Segment:
         self.is_begun = False  # its header is on disk
         self._disk = disk
         self.file: DiskFile = disk.create(path)
-        self._preparing = threading.Lock()  # guards `prepared`: the committer extends when the tender is late
+        self._preparing = threading.Lock()  # guards `prepared`: the committer extends when maintenance is late
         self._builder = ContentsBuilder()
         self._hasher = xxhash.xxh3_64()
         self._names: set[bytes] = set()
@@ -123,10 +123,10 @@ class Segment:
         unfinished, self.path, self.sequence = self.path, path, sequence
         self._disk.unlink(unfinished)
 
-    def begin(self, header: FileHeader) -> Place:
+    def begin(self, header: FileHeader) -> WritePosition:
         """Make this the active file; the header goes out with the first group."""
         self.header = header
-        return Place(
+        return WritePosition(
             identity=header.identity,
             sequence=header.sequence,
             owner=header.owner,
@@ -158,7 +158,7 @@ class Segment:
         self._hasher.update(front)
         self.is_begun = True
 
-    def went_far(self, next_message: int) -> bool:
+    def is_out_of_numbers(self, next_message: int) -> bool:
         """Say whether its messages, loaded with numbers of their own, went further than by giving them one can go."""
         assert self.header is not None
         return next_message - self.header.next_message > NUMBERS_MAX
@@ -204,16 +204,10 @@ class Segment:
                 self._names.add(name)
                 self._blob_bytes += len(name) + 1
 
-    def ending(self, place: Place) -> Previous:
+    def ending(self, place: WritePosition) -> Ending:
         """Return what the successor's header says of this file."""
-        chain = self._builder.chain()
-        return Previous(
-            sequence=self.sequence,
-            identity=place.identity,
-            end=place.offset,
-            commit=place.next_commit - 1,
-            chain=chain,
-        )
+        assert self.header is not None
+        return self.header.ending(end=place.offset, commit=place.next_commit - 1, chain=self._builder.chain())
 
     def seal(self, end: int, successor: tuple[int, int]) -> Sealed | None:
         """Append the footer, cut the file to its true length, close it. The frames end at `end`.

@@ -6,7 +6,6 @@ the commits of many callers travel as columns. The bytes are those of `frames.py
 every message is a commit, with a frame, of its own.
 """
 
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, repeat
@@ -15,14 +14,12 @@ from typing import NamedTuple
 
 from oms_journal.journal.disk import Buffer
 from oms_journal.journal.format.footer import ROW_BYTES_MAX
-from oms_journal.journal.format.frames import FRAME_SIZE, SEED_MASK
+from oms_journal.journal.format.frames import SEED_MASK
 from oms_journal.journal.format.headers import CHECKSUM, xxh3
-from oms_journal.journal.format.records import SINGLE, padding
-from oms_journal.journal.operations import Operation
+from oms_journal.journal.format.plain import GROUP_FIELDS, PLAIN_NAME_AT, packer, queue_fields
+from oms_journal.journal.format.records import padding
 from oms_journal.journal.writing.draft import Waiter
 
-# Owner, synced and time are the same for all frames of a group.
-GROUP_FIELDS = struct.Struct("<QQq")
 _PADDING = tuple(padding(size) for size in range(8))
 
 
@@ -36,19 +33,16 @@ class QueueTemplate:
     __slots__ = ("bound", "head_size", "kind", "meta", "name", "pack", "place", "tail")
 
     def __init__(self, name: bytes, place: int) -> None:
-        record_size = SINGLE.size + len(name) + -(SINGLE.size + len(name)) % 8
+        self.meta, self.kind, self.tail = queue_fields(name)
         self.name = name
         self.place = place  # what the layer above calls the queue, until it calls it otherwise
-        self.head_size = FRAME_SIZE + record_size
+        self.pack = packer(len(self.tail))
+        self.head_size = PLAIN_NAME_AT + len(self.tail)
         self.bound = self.head_size + 8 + ROW_BYTES_MAX + len(name) + 1
-        self.meta = struct.pack("<I", record_size)
-        self.kind = struct.pack("<IIBBBBI", 1, 0, Operation.ADD, 0, len(name), 0, 1)
-        self.tail = name.ljust(record_size - SINGLE.size, b"\0")
-        self.pack = struct.Struct(f"<I4sQ24s16sQQI{len(self.tail)}s").pack
 
 
 @dataclass(slots=True)
-class Place:
+class WritePosition:
     """Where the next group goes, and which numbers come next. The committer's alone."""
 
     identity: int
@@ -92,7 +86,7 @@ class Frames(NamedTuple):
     end: int  # behind the last one
 
 
-def form_plain(drafts: Sequence[PlainAdds], place: Place, common: bytes) -> Frames:
+def form_plain(drafts: Sequence[PlainAdds], place: WritePosition, common: bytes) -> Frames:
     """Return one frame a message, from the place on; the drafts' first numbers are written into them.
 
     `common` are the GROUP_FIELDS.
@@ -111,7 +105,7 @@ def form_plain(drafts: Sequence[PlainAdds], place: Place, common: bytes) -> Fram
     return _form_mixed(queues, payloads, place, common)
 
 
-def _form_same(queue: QueueTemplate, payloads: Sequence[bytes], place: Place, common: bytes) -> Frames:
+def _form_same(queue: QueueTemplate, payloads: Sequence[bytes], place: WritePosition, common: bytes) -> Frames:
     """Return the frames of messages of one queue, column by column: this is what every message costs."""
     count, first, commit, start = len(payloads), place.next_message, place.next_commit, place.offset
     sizes = list(map(len, payloads))
@@ -143,7 +137,9 @@ def _form_same(queue: QueueTemplate, payloads: Sequence[bytes], place: Place, co
     return Frames(heads, offsets, buffers, end)
 
 
-def _form_mixed(queues: Sequence[QueueTemplate], payloads: Sequence[bytes], place: Place, common: bytes) -> Frames:
+def _form_mixed(
+    queues: Sequence[QueueTemplate], payloads: Sequence[bytes], place: WritePosition, common: bytes
+) -> Frames:
     """Return the frames of messages of several queues: one loop without a call of our own."""
     heads: list[bytes] = []
     offsets: list[int] = []
@@ -168,7 +164,7 @@ def _form_mixed(queues: Sequence[QueueTemplate], payloads: Sequence[bytes], plac
     return Frames(heads, offsets, buffers, offset)
 
 
-def form_one(adds: PlainAdds, place: Place, time: int) -> tuple[bytes, bytes]:
+def form_one(adds: PlainAdds, place: WritePosition, time: int) -> tuple[bytes, bytes]:
     """Return header and record of the one message's frame, and the whole frame: `form_plain` without its columns."""
     queue, payload = adds.queues[0], adds.payloads[0]
     size = len(payload)

@@ -1,6 +1,6 @@
 """Data files before and after they are written: made ahead of need, sealed when they have a successor.
 
-The committer takes a file when it rolls over; the tender makes the next one and seals the old ones
+The committer takes a file when it rolls over; maintenance makes the next one and seals the old ones
 beside it. What both touch is guarded by one lock, which nobody holds while more than a file's first
 few blocks are written.
 """

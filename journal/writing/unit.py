@@ -1,12 +1,10 @@
 """The commits that a broker makes most: messages of one queue, a few keys, runs of removed messages.
 
-What `draft.Composer` makes of them, byte for byte, with less work: with many callers on a fast device that work is
+What `draft.CommitBuilder` makes of them, byte for byte, with less work: with many callers on a fast device that work is
 the limit.
 """
 
-import struct
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from oms_journal.journal.disk import Buffer
@@ -14,16 +12,26 @@ from oms_journal.journal.errors import UnreadableCommit
 from oms_journal.journal.format.footer import HAS_SETS, ROW_BYTES_MAX
 from oms_journal.journal.format.frames import FRAME_BODY, FRAME_SIZE, SEED_MASK
 from oms_journal.journal.format.headers import CHECKSUM, xxh3
-from oms_journal.journal.format.records import NUMBER_AT, RECORD, SET_SIZE, SINGLE, VALUE_HEAD_BYTES, encode_run
+from oms_journal.journal.format.plain import GROUP_FIELDS
+from oms_journal.journal.format.records import (
+    NUMBER,
+    RECORD,
+    RECORD_NUMBER_AT,
+    SET_SIZE,
+    SINGLE,
+    VALUE_HEAD_BYTES,
+    encode_run,
+    plain_columns,
+)
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import NUMBER, Draft, ValueFixup, check_commit
-from oms_journal.journal.writing.single import GROUP_FIELDS, Frames, Place, QueueTemplate
+from oms_journal.journal.writing.draft import Draft, ValueFixup, check_commit
+from oms_journal.journal.writing.single import Frames, QueueTemplate, WritePosition
 
 _PADDING = tuple(bytes(size) for size in range(8))
-_FIRST = ((NUMBER_AT, 0),)
+_FIRST = ((RECORD_NUMBER_AT, 0),)
 
 
-Numbers = Sequence[tuple[int, int]]  # where in a value a number of an added message goes: offset, and place from 0
+NumberPlaces = Sequence[tuple[int, int]]  # where in a value a number of an added message goes: offset, and place from 0
 
 
 class NewRun(NamedTuple):
@@ -47,7 +55,7 @@ class NewValue(NamedTuple):
 
     key: bytes
     value: bytes
-    numbers_at: Numbers
+    numbers_at: NumberPlaces
 
 
 def draft_unit(
@@ -137,7 +145,9 @@ class SentDraft(Draft):
     fixups = _FIRST
     has_add = True
 
-    def __init__(self, queue: QueueTemplate, payload: bytes, key: bytes, value: bytes, numbers_at: Numbers) -> None:
+    def __init__(
+        self, queue: QueueTemplate, payload: bytes, key: bytes, value: bytes, numbers_at: NumberPlaces
+    ) -> None:
         """Everything that Draft has, each once."""
         name, head = queue.name, value[:VALUE_HEAD_BYTES]
         self.queue = queue
@@ -156,7 +166,7 @@ class SentDraft(Draft):
         self.first = self.commit = self.sequence = self.offset = self.time = 0
 
 
-def form_sent(drafts: Sequence[SentDraft], place: Place, common: bytes) -> Frames:
+def form_sent(drafts: Sequence[SentDraft], place: WritePosition, common: bytes) -> Frames:
     """Return one frame a draft, from the place on, with the numbers in them: what `group.form` makes of each.
 
     `common` are the GROUP_FIELDS.
@@ -173,8 +183,8 @@ def form_sent(drafts: Sequence[SentDraft], place: Place, common: bytes) -> Frame
         for at, _ in numbers_at:
             put_number(filled, at, number)
         value = bytes(filled)
-        put_number(records, NUMBER_AT, number)
-        put_number(records, record + NUMBER_AT, xxh3(value))
+        put_number(records, RECORD_NUMBER_AT, number)
+        put_number(records, record + RECORD_NUMBER_AT, xxh3(value))
         draft.first, draft.commit, draft.sequence, draft.offset, draft.time = (
             number,
             commit,
@@ -194,18 +204,13 @@ def form_sent(drafts: Sequence[SentDraft], place: Place, common: bytes) -> Frame
     return Frames(heads, offsets, buffers, offset)
 
 
-@lru_cache(64)
-def _columns(count: int) -> struct.Struct:
-    return struct.Struct(f"<{count}Q{count}I")
-
-
 def _add_record(added: NewRun) -> bytes:
     queue, payloads, sizes = added
     count = len(sizes)
     if count == 1:
         return SINGLE.pack(Operation.ADD, 0, len(queue.name), 0, 1, 0, xxh3(payloads[0]), sizes[0]) + queue.tail
     head = RECORD.pack(Operation.ADD, 0, len(queue.name), 0, count, 0)
-    record = head + _columns(count).pack(*map(xxh3, payloads), *sizes) + queue.name
+    record = head + plain_columns(count).pack(*map(xxh3, payloads), *sizes) + queue.name
     return record + _PADDING[-len(record) & 7]
 
 

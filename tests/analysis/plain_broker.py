@@ -1,6 +1,6 @@
 """What a broker's journal tells, without Spark: loops over operations and their values, one after another.
 
-Written from `broker/RECORDS.md`, not from how the questions are asked of Spark: a test compares the two.
+Written from `docs/reference/broker-records.md`, not from how the questions are asked of Spark: a test compares the two.
 """
 
 from collections import Counter, defaultdict

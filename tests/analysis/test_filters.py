@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from oms_journal.analysis.schema import TIME_MAX, TIME_MIN, Wanted
 from tests.support.plain_rows import moment
 from tests.support.random_journal import QUEUES, RandomWriter
 from tests.support.source_calls import DEFAULT, Rows, load, reader, rows_of
+from tests.support.sweeps import Share, in_two_sizes
 from tests.support.watched_disk import HandClock
 
 SEED = 5
@@ -245,7 +247,14 @@ def _conditions(rows: Rows) -> list[str]:
     return [*on_time, *on_names, *on_numbers, *together]
 
 
-def test_with_push_down_spark_finds_the_same_rows(spool: Path, rows: Rows, spark: SparkSession) -> None:
+def _form_of(condition: str) -> str:
+    """Return the condition without what it compares, and with what."""
+    return " ".join(re.findall(r"[<=>]+|\b(?:and|between|in|is|like|not|null|or)\b", condition))
+
+
+@in_two_sizes
+def test_with_push_down_spark_finds_the_same_rows(spool: Path, rows: Rows, spark: SparkSession, share: Share) -> None:
+    """In the sample is one condition of each form."""
     mark = F.xxhash64("sequence", "offset", "message", "key", "operation")
 
     def marks(frame: DataFrame, place: int) -> DataFrame:
@@ -254,7 +263,7 @@ def test_with_push_down_spark_finds_the_same_rows(spool: Path, rows: Rows, spark
     def loaded(*, pushes: bool) -> DataFrame:
         return spark.read.format("omsjournal").option("pushFilters", pushes).load(str(spool))
 
-    conditions = _conditions(rows)
+    conditions = share.of(_conditions(rows), 10, kind=_form_of)
     everything = loaded(pushes=False)
     verdicts = everything.select(mark, *(F.expr(condition) for condition in conditions)).collect()
     reference = {place: sorted(row[0] for row in verdicts if row[place + 1]) for place in range(len(conditions))}

@@ -193,6 +193,7 @@ print(json.dumps(told))
 """
 
 
+@pytest.mark.whole
 def test_a_program_in_another_folder_is_quiet_and_its_workers_have_the_code(tmp_path: Path) -> None:
     try:
         find_java()

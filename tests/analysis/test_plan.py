@@ -21,7 +21,7 @@ from oms_journal.analysis.schema import Wanted
 from oms_journal.analysis.storage import locate
 from oms_journal.journal.disk import DiskFile, RealDisk
 from oms_journal.journal.errors import DiskError, NewerFormat, NotThisDatabase
-from oms_journal.journal.format.headers import CHECKSUM, HEADER_COPIES, HEADER_SIZE, Previous, xxh3
+from oms_journal.journal.format.headers import CHECKSUM, HEADER_COPIES, HEADER_SIZE, Ending, xxh3
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.writing.log import Journal, JournalSettings, Opening
 from tests.support.analysed import (
@@ -224,7 +224,7 @@ def _write_late(spool: Path) -> None:
         footer = file.footer(identity=None)
     assert isinstance(footer, Footer)
     summary = footer.summary
-    ending = Previous(
+    ending = Ending(
         sequence=1,
         identity=summary.header.identity,
         end=summary.end,

@@ -15,7 +15,7 @@ from oms_journal.analysis.commits import COLUMNS as COMMITS_COLUMNS
 from oms_journal.analysis.duplicates import ADDED_COLUMNS
 from oms_journal.database.stats import FileExplanation, Pin
 from oms_journal.journal.format.frames import FRAME_SIZE
-from oms_journal.journal.writing.draft import Composer
+from oms_journal.journal.writing.draft import CommitBuilder
 from tests.support import plain_answers as plain
 from tests.support.plain_rows import (
     MICROSECOND,
@@ -183,7 +183,7 @@ def test_retention_agrees_with_what_the_databases_say(spark: SparkSession, tmp_p
             db = are_open.enter_context(writer.open(compact_share=SHARE))
             while db.stats().files < 12:
                 db.deliver(db.add("q", bytes(1500)))
-            db.write(Composer().draft())  # vouches for what was committed last
+            db.write(CommitBuilder().draft())  # vouches for what was committed last
             db._journal.seal_all()  # cuts what is full to its length
             told |= {(database_of(spool), each.sequence): _as_vouched(each) for each in db.explain()}
             now[database_of(spool)] = writer.clock.now

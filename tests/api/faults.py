@@ -4,41 +4,35 @@ Each is a block that changes the product from outside, as in the simulation (`te
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from oms_journal.database import asynchronous, block, database, encode
 from oms_journal.database.arguments import every, message_number, plain_bytes, plain_properties, plain_text
 from oms_journal.database.block import CommitBlock
-from oms_journal.database.consumers import Taking
-from oms_journal.database.database import MessageDatabase
+from oms_journal.database.consumers import Consumers
 from oms_journal.database.drafting import Drafting
 from oms_journal.database.encode import Encoder
-from oms_journal.database.ledger import Effect, Ledger, Run
-from oms_journal.index.table import Place
+from oms_journal.database.ledger import IndexChanges, Run
+from oms_journal.index.table import MessageLocation
 from oms_journal.journal.operations import VALUE_BYTES_MAX, check_size
 from oms_journal.journal.reading.message import Message
 from oms_journal.journal.writing.draft import Draft, draft_plain
-from tests.simulation.fault import changed, nothing
+from tests.planted.patched import Patched
+from tests.simulation.fault import changed, changed_in, nothing
 from tests.support.attack import Fault, entering
 
 FAULTS: dict[str, Fault] = {}
+_NUMBERS_LOOKED_AT = (
+    Patched.DATABASE_MESSAGE_NUMBER,
+    Patched.ASYNCHRONOUS_MESSAGE_NUMBER,
+    Patched.BLOCK_MESSAGE_NUMBER,
+)
 
 
 def fault(
-    face: str = "threads", *, budget: int = 5, swept: Sequence[str] = ()
+    face: str = "threads", *, budget: int = 5, swept: Sequence[str] = (), near: Sequence[str] = ()
 ) -> Callable[[Callable[[], Iterator[None]]], None]:
     """Enter a block into the table; `swept` are methods whose arguments, and calls whose interrupts, are swept."""
-    return entering(FAULTS, face, budget, swept)
-
-
-@contextmanager
-def _instead(name: str, made: Callable[[Any], object], *places: object) -> Iterator[None]:
-    """Have another function under a name in several modules."""
-    with ExitStack() as stack:
-        for place in places:
-            stack.enter_context(changed(place, name, made))
-        yield
+    return entering(FAULTS, face, budget, swept, near)
 
 
 # What is kept of the caller's.
@@ -51,7 +45,10 @@ def a_list_is_kept_by_reference() -> Iterator[None]:
     def kept(values: Any, *rest: Any) -> Any:
         return values if type(values) is list else every(values, *rest)
 
-    with _instead("every", lambda _: kept, encode), changed(Encoder, "payloads", lambda _: lambda self, found: found):
+    with (
+        changed(Patched.ENCODE_EVERY, lambda _: kept),
+        changed(Patched.ENCODER_PAYLOADS, lambda _: lambda self, found: found),
+    ):
         yield
 
 
@@ -62,7 +59,7 @@ def a_buffer_is_not_copied() -> Iterator[None]:
     def kept(value: Any, what: str) -> Any:
         return value if isinstance(value, bytearray | memoryview) else plain_bytes(value, what)
 
-    with _instead("plain_bytes", lambda _: kept, encode):
+    with changed(Patched.ENCODE_PLAIN_BYTES, lambda _: kept):
         yield
 
 
@@ -73,18 +70,18 @@ def a_buffer_of_a_task_is_not_copied() -> Iterator[None]:
     def kept(value: Any, what: str) -> Any:
         return value if isinstance(value, bytearray) else plain_bytes(value, what)
 
-    with _instead("plain_bytes", lambda _: kept, encode):
+    with changed(Patched.ENCODE_PLAIN_BYTES, lambda _: kept):
         yield
 
 
-@fault(swept=["put"])
+@fault(swept=["put"], near=["database/test_numbers_at"])
 def places_of_numbers_are_kept_by_reference() -> Iterator[None]:
     """The mapping `numbers_at` of a block's put is looked at when the block is left."""
 
     def kept(numbers_at: Any) -> Any:
         return {}.items() if numbers_at is None else numbers_at.items()
 
-    with changed(block, "_numbers_at", lambda before: lambda given: kept(given) if before(given) else ()):
+    with changed(Patched.BLOCK_NUMBERS_AT, lambda before: lambda given: kept(given) if before(given) else ()):
         yield
 
 
@@ -96,7 +93,7 @@ def an_iterable_is_gone_through_twice() -> Iterator[None]:
         every(values, *rest)
         return every(values, *rest)
 
-    with _instead("every", lambda _: twice, encode):
+    with changed(Patched.ENCODE_EVERY, lambda _: twice):
         yield
 
 
@@ -107,7 +104,7 @@ def a_subclass_of_text_is_believed() -> Iterator[None]:
     def believed(value: Any, what: str) -> Any:
         return value if isinstance(value, str) else plain_text(value, what)
 
-    with _instead("plain_text", lambda _: believed, encode, database):
+    with changed_in((Patched.ENCODE_PLAIN_TEXT, Patched.DATABASE_PLAIN_TEXT), lambda _: believed):
         yield
 
 
@@ -121,7 +118,7 @@ def a_bool_is_a_number() -> Iterator[None]:
     def number(value: Any, what: str = "number") -> int:
         return int(value) if isinstance(value, bool) else message_number(value, what)
 
-    with _instead("message_number", lambda _: number, database, asynchronous, block):
+    with changed_in(_NUMBERS_LOOKED_AT, lambda _: number):
         yield
 
 
@@ -132,7 +129,7 @@ def the_number_of_a_message_is_not_looked_at() -> Iterator[None]:
     def number(value: Any, what: str = "number") -> Any:
         return value[0] if isinstance(value, Message) else message_number(value, what)
 
-    with _instead("message_number", lambda _: number, database, asynchronous, block):
+    with changed_in(_NUMBERS_LOOKED_AT, lambda _: number):
         yield
 
 
@@ -143,7 +140,7 @@ def falsy_properties_are_none() -> Iterator[None]:
     def properties(given: Any, what: str = "properties") -> Any:
         return plain_properties(given, what) if given else None
 
-    with _instead("plain_properties", lambda _: properties, encode):
+    with changed(Patched.ENCODE_PLAIN_PROPERTIES, lambda _: properties):
         yield
 
 
@@ -155,7 +152,7 @@ def a_value_is_measured_before_it_is_copied() -> Iterator[None]:
         check_size(len(given) if isinstance(given, bytes | bytearray | memoryview) else 0, VALUE_BYTES_MAX, "value")
         return plain_bytes(given, "value")
 
-    with changed(Encoder, "value", lambda _: value):
+    with changed(Patched.ENCODER_VALUE, lambda _: value):
         yield
 
 
@@ -169,19 +166,19 @@ def a_count_of_nothing_is_written() -> Iterator[None]:
             if draft is None:
                 template = self.encode.queue(queue)
                 draft = draft_plain(template.name, [], [])
-                draft.effect = Effect(runs=(Run(template, []),))
+                draft.effect = IndexChanges(runs=(Run(template, []),))
             return draft
 
         return add_many
 
-    with changed(Drafting, "add_many", made):
+    with changed(Patched.DRAFTING_ADD_MANY, made):
         yield
 
 
 @fault(swept=["cleanup"])
 def any_flag_will_do() -> Iterator[None]:
     """Whatever is true is True."""
-    with _instead("flag", lambda _: lambda value, what: bool(value), database):
+    with changed(Patched.DATABASE_FLAG, lambda _: lambda value, what: bool(value)):
         yield
 
 
@@ -196,7 +193,7 @@ def a_producer_identifier_is_ignored() -> Iterator[None]:
 
         return producer
 
-    with changed(Encoder, "producer", ignored):
+    with changed(Patched.ENCODER_PRODUCER, ignored):
         yield
 
 
@@ -206,7 +203,7 @@ def a_producer_identifier_is_ignored() -> Iterator[None]:
 @fault()
 def a_block_that_was_left_takes_more() -> Iterator[None]:
     """What is added to a block after its end is dropped in silence."""
-    with changed(CommitBlock, "_open", lambda _: property(lambda self: self.operations)):
+    with changed(Patched.COMMIT_BLOCK_OPEN, lambda _: property(lambda self: self.operations)):
         yield
 
 
@@ -218,7 +215,7 @@ def a_block_can_be_entered_again() -> Iterator[None]:
         self._is_entered = True
         return self
 
-    with changed(CommitBlock, "__enter__", lambda _: entered):
+    with changed(Patched.COMMIT_BLOCK_ENTER, lambda _: entered):
         yield
 
 
@@ -232,17 +229,17 @@ def half_of_many_stays_in_the_block() -> Iterator[None]:
         for payload in payloads:
             self.add(queue, payload)
 
-    with changed(CommitBlock, "add_many", lambda _: add_many):
+    with changed(Patched.COMMIT_BLOCK_ADD_MANY, lambda _: add_many):
         yield
 
 
-# Taking.
+# Consumers.
 
 
 @fault("tasks", budget=20)
 def a_cancelled_take_keeps_its_message() -> Iterator[None]:
     """The message that a cancelled task was about to get is given back by nobody."""
-    with changed(MessageDatabase, "give_back", lambda _: nothing):
+    with changed(Patched.MESSAGE_DATABASE_GIVE_BACK, lambda _: nothing):
         yield
 
 
@@ -258,13 +255,13 @@ def an_interrupted_take_keeps_its_message() -> Iterator[None]:
     """An exception that leaves `take` leaves its message with nobody."""
 
     def begun(before: Any) -> Any:
-        def begin(self: Taking, *given: Any) -> None:
+        def begin(self: Consumers, *given: Any) -> None:
             before(self, *given)
             self.given_back = _Forgetful()  # type: ignore[assignment]
 
         return begin
 
-    with changed(Taking, "__init__", begun):
+    with changed(Patched.CONSUMERS_INIT, begun):
         yield
 
 
@@ -272,7 +269,7 @@ def an_interrupted_take_keeps_its_message() -> Iterator[None]:
 def take_removes_before_it_notes() -> Iterator[None]:
     """`take` removes the number from its line, and only then notes that it is taken."""
 
-    def take(self: Taking, queue: str) -> Place | None:
+    def take(self: Consumers, queue: str) -> MessageLocation | None:
         line = self._lines.get(queue) or self._new_line(queue)
         while self.given_back:
             self.release(self.given_back.popleft())
@@ -291,7 +288,7 @@ def take_removes_before_it_notes() -> Iterator[None]:
                 self.taken[number] = queue
                 return place
 
-    with changed(Taking, "take", lambda _: take):
+    with changed(Patched.CONSUMERS_TAKE, lambda _: take):
         yield
 
 
@@ -299,7 +296,7 @@ def take_removes_before_it_notes() -> Iterator[None]:
 def release_removes_before_it_returns() -> Iterator[None]:
     """`release` forgets who has the message, and only then puts it back into its line."""
 
-    def release(self: Taking, number: int) -> bool:
+    def release(self: Consumers, number: int) -> bool:
         queue = self.taken.pop(number, None)
         if queue is None:
             return False
@@ -308,7 +305,7 @@ def release_removes_before_it_returns() -> Iterator[None]:
             line.returned.sort()
         return True
 
-    with changed(Taking, "release", lambda _: release):
+    with changed(Patched.CONSUMERS_RELEASE, lambda _: release):
         yield
 
 
@@ -319,7 +316,7 @@ def what_is_delivered_stays_taken() -> Iterator[None]:
     def begun(before: Any) -> Any:
         return lambda self, index, taken, *more: before(self, index, {}, *more)
 
-    with changed(Ledger, "__init__", begun):
+    with changed(Patched.LEDGER_INIT, begun):
         yield
 
 
@@ -327,12 +324,12 @@ def what_is_delivered_stays_taken() -> Iterator[None]:
 def what_is_held_back_is_handed_out() -> Iterator[None]:
     """`take` hands out what is held back."""
 
-    def refill(self: Taking, queue: str, line: Any) -> None:
+    def refill(self: Consumers, queue: str, line: Any) -> None:
         for numbers, _, _ in self._table.batches(queue, line.after, 1 << 63):
             line.ready.extend(numbers.tolist())
             line.after = int(numbers[-1])
 
-    with changed(Taking, "_refill", lambda _: refill):
+    with changed(Patched.CONSUMERS_REFILL, lambda _: refill):
         yield
 
 
@@ -342,12 +339,12 @@ def what_is_held_back_is_handed_out() -> Iterator[None]:
 @fault()
 def a_closed_database_answers() -> Iterator[None]:
     """After close the index can still be asked."""
-    with changed(MessageDatabase, "_readable", lambda _: property(lambda self: self._ledger)):
+    with changed(Patched.MESSAGE_DATABASE_READABLE, lambda _: property(lambda self: self._ledger)):
         yield
 
 
 @fault(budget=20)
 def the_child_of_a_fork_has_the_database() -> Iterator[None]:
     """A forked child can go on asking the database of its parent."""
-    with changed(MessageDatabase, "_abandon", lambda _: nothing):
+    with changed(Patched.MESSAGE_DATABASE_ABANDON, lambda _: nothing):
         yield

@@ -125,7 +125,7 @@ class Player:
         caller = threading.get_ident()
 
         def meddle() -> None:
-            # Not what the tender writes: it does at any time, also before the call has copied anything.
+            # Not what the maintenance writes: it does at any time, also before the call has copied anything.
             if hand is not None and (threading.get_ident() == caller or "commit" in threading.current_thread().name):
                 hand.meddle()
 

@@ -47,7 +47,7 @@ APART: Mapping[str, Mapping[str, str]] = {
         "write": "for the layers of the engine",
         "check_open": "for the layers of the engine",
         "give_back": "for the layers of the engine",
-        "look": "for the layers of the engine",
+        "state": "for the layers of the engine",
         "reclaim": "for the layers of the engine",
         "want_room": "for the layers of the engine",
         "commit": "a step of its own: a block",

@@ -11,8 +11,7 @@ import pytest
 from bench import table
 from bench.__main__ import PARTS
 from bench.callers import QUEUE, frame_bytes
-from bench.engine import commits, growth, reopening
-from bench.engine import reopening as starting
+from bench.engine import commits, growth, opening
 from bench.measure import Row, Settings
 from bench.raw import METHODS, RawJournal
 from tests.support.project import REPOSITORY
@@ -121,7 +120,7 @@ def test_every_commit_row_measures_something(tmp_path: Path, group: commits.Grou
 
 @pytest.mark.whole
 def test_the_imports_measure_something(tmp_path: Path) -> None:
-    rows = list(starting.imports(_settings(tmp_path)))
+    rows = list(opening.imports(_settings(tmp_path)))
 
     assert [row.name for row in rows] == ["import", "import-database"]
     assert rows[0].bound == 20 and len(rows[0].measured) == 1
@@ -141,7 +140,7 @@ def test_growth_measures_something(tmp_path: Path) -> None:
 
 
 def test_reopening_measures_something(tmp_path: Path) -> None:
-    rows = list(reopening.reopen(_settings(tmp_path)))
+    rows = list(opening.reopen(_settings(tmp_path)))
 
     assert [row.name for row in rows] == [
         "reopen-256", "footers-256", "reading", "linear-full", "linear-footers", "reopen-4096", "footers-4096",

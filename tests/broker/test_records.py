@@ -1,4 +1,4 @@
-"""The broker's records: bytes that stay as they are, read one by one and in bulk, and as RECORDS.md says."""
+"""The broker's records: bytes that stay as they are, read one by one and in bulk, and as broker-records.md says."""
 
 import ast
 import re
@@ -45,7 +45,7 @@ from tests.support.golden_files import broker_records
 from tests.support.project import REPOSITORY
 from tests.support.sweeps import for_each
 
-DOCUMENT = (REPOSITORY / "broker" / "RECORDS.md").read_text(encoding="utf-8")
+DOCUMENT = (REPOSITORY / "docs" / "reference" / "broker-records.md").read_text(encoding="utf-8")
 EXAMPLES: dict[Layout[Any], Any] = {
     UOW: UowRecord(
         uowid="1000000200000003",

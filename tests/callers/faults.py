@@ -5,23 +5,17 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from oms_journal.broker import answers
 from oms_journal.broker.block import Reply
 from oms_journal.broker.codes import Code
-from oms_journal.broker.durations import Clocks
-from oms_journal.broker.embedded.loop import LoopDispatcher
-from oms_journal.broker.embedded.threads import ThreadDispatcher
-from oms_journal.broker.kernel import kernel, operator_commands
+from oms_journal.broker.kernel import operator_commands
 from oms_journal.broker.kernel.participants.logon import depart
 from oms_journal.broker.kernel.state.effects import ForbidNew
 from oms_journal.broker.kernel.state.replies import reply_of
-from oms_journal.broker.kernel.units import receiver, repeating, send, syncpoint
 from oms_journal.broker.records import UowRecord
-from oms_journal.broker.sessions import session_parts, sessions
 from oms_journal.broker.sessions.requests import RequestFactory
 from oms_journal.broker.sessions.sessions import Session
-from oms_journal.broker.sessions.verbs import Reading, Receiving
 from oms_journal.database.arguments import plain_bytes, plain_properties
+from tests.planted.patched import Patched
 from tests.simulation.fault import changed, nothing
 from tests.support.attack import Fault, entering
 
@@ -29,24 +23,24 @@ FAULTS: dict[str, Fault] = {}
 
 
 def fault(
-    face: str = "threads", *, budget: int = 10, swept: Sequence[str] = ()
+    face: str = "threads", *, budget: int = 10, swept: Sequence[str] = (), near: Sequence[str] = ()
 ) -> Callable[[Callable[[], Iterator[None]]], None]:
     """Enter a block into the table; `swept` are sweeps of `tests/callers/sweep.py`."""
-    return entering(FAULTS, face, budget, swept)
+    return entering(FAULTS, face, budget, swept, near)
 
 
-@fault(swept=["session.send", "sent.send", "session.send_message"])
-def a_buffer_is_not_copied() -> Iterator[None]:
+@fault(swept=["session.send", "sent.send", "session.send_message"], near=["broker/embedded/test_sessions_misused"])
+def a_body_is_not_copied() -> Iterator[None]:
     """The body of a message is kept as the caller's buffer, until it is written."""
 
     def kept(value: Any, what: str) -> Any:
         return value if what == "body" and isinstance(value, bytearray) else plain_bytes(value, what)
 
-    with changed(answers, "plain_bytes", lambda _: kept):
+    with changed(Patched.ANSWERS_PLAIN_BYTES, lambda _: kept):
         yield
 
 
-@fault(swept=["session.unit_of_work"])
+@fault(swept=["session.unit_of_work"], near=["broker/embedded/test_sessions_misused"])
 def a_service_is_kept_by_reference() -> Iterator[None]:
     """The caller's list of three names is looked at again when the unit of work is begun: at its first message."""
 
@@ -60,7 +54,7 @@ def a_service_is_kept_by_reference() -> Iterator[None]:
 
         return unit_of_work
 
-    with changed(Session, "unit_of_work", made):
+    with changed(Patched.SESSION_UNIT_OF_WORK, made):
         yield
 
 
@@ -81,7 +75,7 @@ class _Kept(Mapping[str, Any]):
         return len(list(iter(self)))
 
 
-@fault(swept=["session.register"])
+@fault(swept=["session.register"], near=["broker/embedded/test_sessions_misused"])
 def a_service_that_is_served_is_kept_by_reference() -> Iterator[None]:
     """A session that begins anew looks again at the list of names of which it was told what to serve."""
 
@@ -103,35 +97,35 @@ def a_service_that_is_served_is_kept_by_reference() -> Iterator[None]:
 
         return recovered
 
-    with changed(Session, "register", made), changed(Session, "recover", recover):
+    with changed(Patched.SESSION_REGISTER, made), changed(Patched.SESSION_RECOVER, recover):
         yield
 
 
 @fault("tasks", budget=20)
 def a_cancelled_receive_keeps_its_unit() -> Iterator[None]:
     """What a cancelled task was about to get is given back by nobody."""
-    with changed(LoopDispatcher, "_hand_back", lambda _: nothing):
+    with changed(Patched.LOOP_HAND_BACK, lambda _: nothing):
         yield
 
 
 @fault(budget=20, swept=["interrupted receive_unit"])
 def an_interrupted_receive_keeps_its_unit() -> Iterator[None]:
     """What a thread was about to get when it was interrupted is given back by nobody."""
-    with changed(ThreadDispatcher, "_hand_back", lambda _: nothing):
+    with changed(Patched.THREADS_HAND_BACK, lambda _: nothing):
         yield
 
 
 @fault(swept=["interrupted receive_unit"])
 def an_exception_behind_an_answer_keeps_its_unit() -> Iterator[None]:
     """What a session has heard of, and was about to return when it was interrupted, is given back by nobody."""
-    with changed(Session, "taken", lambda _: lambda self, request, made: made(self.ask(request))):
+    with changed(Patched.SESSION_TAKEN, lambda _: lambda self, request, made: made(self.ask(request))):
         yield
 
 
 @fault()
 def a_settled_unit_goes_on() -> Iterator[None]:
     """What was received and is settled asks for its next message all the same."""
-    with changed(Receiving, "_check_is_open", lambda _: nothing):
+    with changed(Patched.RECEIVING_CHECK_IS_OPEN, lambda _: nothing):
         yield
 
 
@@ -142,21 +136,24 @@ def a_lost_connection_leaves_its_units_open() -> Iterator[None]:
     def made(_: Any) -> Any:
         return lambda world, participant, **_named: depart(world, participant, Code.PARTNER_LOGGED_OFF)
 
-    with changed(kernel, "drop_participant", made):
+    with changed(Patched.KERNEL_DROP_PARTICIPANT, made):
         yield
 
 
 @fault()
 def a_repeat_adds() -> Iterator[None]:
     """A unit of work that is sent again with its producer's identifier is added again."""
-    with changed(send, "is_answered", lambda _: lambda *_given: False):
+    with changed(Patched.SEND_IS_ANSWERED, lambda _: lambda *_given: False):
         yield
 
 
 @fault(budget=20)
 def a_repeat_is_not_compared() -> Iterator[None]:
     """What is sent again with a known identifier is taken for a repeat, whatever it holds."""
-    with changed(repeating, "check_is_same", lambda _: nothing), changed(syncpoint, "check_is_same", lambda _: nothing):
+    with (
+        changed(Patched.REPEATING_CHECK_IS_SAME, lambda _: nothing),
+        changed(Patched.SYNCPOINT_CHECK_IS_SAME, lambda _: nothing),
+    ):
         yield
 
 
@@ -168,14 +165,14 @@ def an_exception_commits() -> Iterator[None]:
         if self.is_open:
             self.commit()
 
-    with changed(session_parts.Settled, "__exit__", lambda _: left):
+    with changed(Patched.SETTLED_EXIT, lambda _: left):
         yield
 
 
 @fault(budget=20)
 def a_message_heard_in_passing_is_dropped() -> Iterator[None]:
     """A message that goes on with a unit of work, and was received in passing, is handed to nobody."""
-    with changed(Reading, "takes", lambda before: lambda self, found: before(self, found) and _drop(self, found)):
+    with changed(Patched.READING_TAKES, lambda before: lambda self, found: before(self, found) and _drop(self, found)):
         yield
 
 
@@ -184,39 +181,39 @@ def _drop(reading: Any, found: Any) -> bool:
     return True
 
 
-@fault()
-def a_subclass_of_text_is_believed() -> Iterator[None]:
+@fault(near=["broker/embedded/test_sessions_misused"])
+def a_text_of_another_class_is_believed() -> Iterator[None]:
     """A text that says something else when it is asked for its bytes is used as it is."""
 
     def made(before: Any) -> Any:
         return lambda value, what: value if isinstance(value, str) else before(value, what)
 
-    with changed(answers, "plain_text", made):
+    with changed(Patched.ANSWERS_PLAIN_TEXT, made):
         yield
 
 
-@fault(swept=["session.publish", "publishing.send"])
+@fault(swept=["session.publish", "publishing.send"], near=["broker/embedded/test_sessions_misused"])
 def properties_are_not_copied() -> Iterator[None]:
     """The properties of a message are kept as the caller's dictionary, until it is written or received."""
 
     def kept(value: Any) -> Any:
         return value if type(value) is dict else plain_properties(value)
 
-    with changed(answers, "plain_properties", lambda _: kept):
+    with changed(Patched.ANSWERS_PLAIN_PROPERTIES, lambda _: kept):
         yield
 
 
 @fault()
 def what_is_given_back_comes_at_once() -> Iterator[None]:
     """A unit of work that is given back again and again waits for nothing."""
-    with changed(receiver, "delay", lambda _: lambda *_given: 0):
+    with changed(Patched.RECEIVER_DELAY, lambda _: lambda *_given: 0):
         yield
 
 
 @fault()
 def what_nobody_can_process_comes_again_for_ever() -> Iterator[None]:
     """MAX-DELIVERY-COUNT is no end: there is no dead letter."""
-    with changed(receiver, "is_at_its_end", lambda _: lambda *_given: False):
+    with changed(Patched.RECEIVER_IS_AT_ITS_END, lambda _: lambda *_given: False):
         yield
 
 
@@ -227,14 +224,14 @@ def the_pseudo_clock_stands_still() -> Iterator[None]:
     def made(before: Any) -> Any:
         return lambda self, elapsed: replace(before(self, elapsed), persistent=self.persistent)
 
-    with changed(Clocks, "ticked", made):
+    with changed(Patched.CLOCKS_TICKED, made):
         yield
 
 
 @fault()
 def what_an_operator_asks_for_waits_on() -> Iterator[None]:
     """SET-UOW-STATUS to ACCEPTED is answered, and the unit of work waits as before."""
-    with changed(operator_commands, "accept_again", lambda _: nothing):
+    with changed(Patched.OPERATOR_COMMANDS_ACCEPT_AGAIN, lambda _: nothing):
         yield
 
 
@@ -253,7 +250,7 @@ def a_purge_does_nothing() -> Iterator[None]:
 
         return purge
 
-    with changed(operator_commands, "purge", made):
+    with changed(Patched.OPERATOR_COMMANDS_PURGE, made):
         yield
 
 
@@ -270,7 +267,7 @@ def nobody_is_subscribed_by_an_operator() -> Iterator[None]:
 
         return subscribe_for
 
-    with changed(operator_commands, "subscribe_for", made):
+    with changed(Patched.OPERATOR_COMMANDS_SUBSCRIBE_FOR, made):
         yield
 
 
@@ -281,12 +278,12 @@ def what_was_forbidden_is_taken() -> Iterator[None]:
     def made(before: Any) -> Any:
         return lambda self, given: None if isinstance(given, ForbidNew) else before(self, given)
 
-    with changed(ThreadDispatcher, "give", made):
+    with changed(Patched.THREADS_GIVE, made):
         yield
 
 
 @fault(budget=20)
 def last_tells_of_another() -> Iterator[None]:
     """LAST answers nothing, as if the user had begun no unit of work."""
-    with changed(sessions, "last_status", lambda _: lambda answered: None):
+    with changed(Patched.SESSIONS_LAST_STATUS, lambda _: lambda answered: None):
         yield

@@ -41,7 +41,7 @@ from tests.callers.steps import (
 )
 from tests.callers.together import at_once
 from tests.fuzz.target import MEMORY
-from tests.simulation.fault import changed
+from tests.simulation.fault import exchanged
 from tests.support.attack import IsOver, OutOfTime
 from tests.support.broker_words import NEW, OLD, Answer, Ask, Person
 from tests.support.oracle_desk import Said
@@ -62,7 +62,7 @@ def play(script: Sequence[Step], face: str, is_over: IsOver = lambda: False) -> 
     """Play the script; Broken, or any exception that nobody promised, where a promise does not hold. OutOfTime."""
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-callers-") as home:
         clock = Clock()
-        with changed(runtime, "time", lambda _: clock):
+        with exchanged(runtime, "time", lambda _: clock):
             player = Player(Path(home) / "spool", face, clock)
             try:
                 player.begin()

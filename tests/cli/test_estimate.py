@@ -1,5 +1,6 @@
 """`oms estimate`: what it says of a load is what the load takes, within a tenth."""
 
+import errno
 import gc
 import json
 import tracemalloc
@@ -13,8 +14,8 @@ from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.kernel.restart.restore import restore
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
-from oms_journal.broker.store.start import Pstore
-from oms_journal.cli.store.estimate import SAMPLE_MAX, Load, estimated
+from oms_journal.broker.store.start import Pstore, StoreFull
+from oms_journal.cli.store.estimate import SAMPLE_MAX, Load, estimate_load
 from oms_journal.database.options import Options
 from tests.support.broker_restart_rows import RealDesk
 from tests.support.broker_stores import begun
@@ -79,7 +80,7 @@ LOADS = [
 @pytest.mark.parametrize("load", sampled(LOADS, 2), ids=str)
 def test_the_disk_of_a_load_is_told_within_a_tenth(tmp_path: Path, load: Load) -> None:
     loaded(tmp_path, load)
-    assert estimated(load).live_bytes == pytest.approx(data_bytes(tmp_path), rel=0.1)
+    assert estimate_load(load).live_bytes == pytest.approx(data_bytes(tmp_path), rel=0.1)
 
 
 @pytest.mark.parametrize("load", split([LOADS[0]], [LOADS[1]]), ids=str)
@@ -105,7 +106,7 @@ def test_the_memory_of_a_load_is_told_within_a_tenth(tmp_path: Path, load: Load)
         taken = weighed(tmp_path / "load") - fixed
     finally:
         tracemalloc.stop()
-    assert estimated(load).memory == pytest.approx(taken, rel=0.1)
+    assert estimate_load(load).memory == pytest.approx(taken, rel=0.1)
 
 
 NAMES: Fields = {"server_class": QUEUE[:8], "server_name": QUEUE[9:17], "service": QUEUE[18:]}
@@ -144,27 +145,76 @@ def played(directory: Path, load: Load, passing: int) -> None:
 )
 def test_the_disk_of_a_brokers_calls_is_told_within_a_tenth(tmp_path: Path, load: Load, passing: int) -> None:
     played(tmp_path, load, passing)
-    found = estimated(load)
+    found = estimate_load(load)
     assert found.live_bytes + found.flow_bytes == pytest.approx(data_bytes(tmp_path), rel=0.1)
 
 
 def test_a_load_larger_than_the_sample_is_scaled_up() -> None:
-    small = estimated(Load(uows=SAMPLE_MAX // 4, size=100))
-    large = estimated(Load(uows=16 * SAMPLE_MAX, size=100))
+    small = estimate_load(Load(uows=SAMPLE_MAX // 4, size=100))
+    large = estimate_load(Load(uows=16 * SAMPLE_MAX, size=100))
     assert large.uow_bytes == pytest.approx(small.uow_bytes, rel=0.1)
     assert large.live_bytes == pytest.approx(64 * small.live_bytes, rel=0.1)
     assert large.memory == pytest.approx(64 * small.memory, rel=0.1)
 
 
 def test_what_comes_and_goes_between_two_clean_ups_is_counted() -> None:
-    quiet, busy = estimated(Load(uows=100)), estimated(Load(uows=100, rate=10.0, cleanup_seconds=100.0))
+    quiet, busy = estimate_load(Load(uows=100)), estimate_load(Load(uows=100, rate=10.0, cleanup_seconds=100.0))
     assert quiet.flow_bytes == quiet.dead_bytes == 0
     assert 1000 * busy.uow_bytes < busy.flow_bytes < 2000 * busy.uow_bytes
-    with_statuses = estimated(Load(uows=100, statuses=10, rate=10.0, cleanup_seconds=100.0))
+    with_statuses = estimate_load(Load(uows=100, statuses=10, rate=10.0, cleanup_seconds=100.0))
     assert with_statuses.flow_bytes > busy.flow_bytes + 1000 * with_statuses.status_bytes
     assert busy.dead_bytes == pytest.approx(3 * busy.live_bytes, rel=0.01)
     assert busy.disk > quiet.disk
-    assert estimated(Load(uows=0)).memory < 100_000
+    assert estimate_load(Load(uows=0)).memory < 100_000
+
+
+@pytest.mark.parametrize(
+    "load", [Load(uows=3, messages=5000, size=1000), Load(uows=3, messages=2, size=10 << 20)], ids=str
+)
+def test_messages_that_are_large_or_many_are_told_without_writing_them(load: Load) -> None:
+    payloads = load.messages * load.size
+    assert payloads < estimate_load(load).uow_bytes < 1.1 * payloads
+
+
+def test_a_single_unit_of_work_among_many_statuses_is_counted() -> None:
+    assert estimate_load(Load(uows=1, statuses=100_000)).uow_bytes > 1000
+
+
+def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    estimate_load(Load(uows=10))
+    assert list(tmp_path.iterdir()) == []
+
+    def interrupted(*_: object, **__: object) -> None:
+        assert list(tmp_path.iterdir())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(JournalStore, "commit_many", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        estimate_load(Load(uows=10))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "there is no room"),
+        (StoreFull("disk full"), "there is no room"),
+        (PermissionError(errno.EACCES, "Permission denied"), "Permission denied"),
+    ],
+    ids=["full", "full store", "forbidden"],
+)
+def test_a_temporary_directory_that_takes_no_sample_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception, said: str
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(JournalStore, "commit_many", refused)
+    told = oms("estimate", "--uows", "10", code=4).stderr
+    assert said in told and "TMPDIR=DIR" in told
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_prints_a_table_and_json() -> None:

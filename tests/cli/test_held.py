@@ -12,7 +12,6 @@ from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.kernel import hold_release
 from oms_journal.broker.records import Status
 from oms_journal.cli.broker import held
-from oms_journal.cli.broker import held as held_at_broker
 from tests.broker.server.test_operators import rows
 from tests.broker.store.test_restored_store import read, received
 from tests.support.cli_runner import command_line, environment, oms, oms_json
@@ -199,7 +198,6 @@ def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a restored store with more publications than a record has numbers for; what is done is done by few."""
     monkeypatch.setattr(hold_release, "RELEASED_MAX", 6)
     monkeypatch.setattr(held, "AT_ONCE", 4)
-    monkeypatch.setattr(held_at_broker, "PAGE", 4)
     directory = tmp_path / "many"
     with Broker.open(directory, broker_id=BROKER_ID) as broker, broker.session("ALICE", token="T") as alice:
         alice.subscribe("NEWS", durable=True)

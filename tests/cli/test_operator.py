@@ -16,7 +16,7 @@ import pytest
 from typer.testing import Result
 
 from oms_journal.cli.broker.operator import said_of
-from oms_journal.cli.broker.top import Seen, rate_text, view
+from oms_journal.cli.broker.top import Sample, rate_text, view
 from tests.support.cli_runner import command_line, environment, oms
 from tests.support.guarded_server import PASSWORDS, Files, user
 from tests.support.stomp_server import Serving, Wire
@@ -242,11 +242,11 @@ SERVICE = {
 COUNTED = {"calls": 10, "accepted": 10, "processed": 4, "commits": 20, "groups": 10}
 
 
-def seen(moment: float, **more: int) -> Seen:
+def seen(moment: float, **more: int) -> Sample:
     topic = {"topic": "NEWS", "subscribers": 2, "publications": 3, "largest_lag": 1}
     statistics = {name: value + more.get(name, 0) for name, value in COUNTED.items()}
     service = SERVICE | {"accepted": 10 + more.get("accepted", 0)}
-    return Seen(
+    return Sample(
         moment=moment,
         broker=BROKER,
         statistics=statistics,
@@ -270,7 +270,7 @@ def test_a_view_shows_rates_between_two_looks() -> None:
 
 
 def test_a_standby_says_that_nobody_can_call() -> None:
-    standby = Seen(
+    standby = Sample(
         moment=0.0,
         broker={"broker_id": "ETB001", "run_mode": "STANDBY", "uptime": 5, "partner": "", "refusal": "00780624 no"},
         statistics={},

@@ -16,7 +16,7 @@ from oms_journal.broker.embedded.broker import Broker
 from oms_journal.database.backup.backup import back_up
 from oms_journal.journal import names
 from tests.support.analysed import analysed
-from tests.support.cli_runner import command_line, environment, oms, oms_json, oms_process
+from tests.support.cli_runner import command_line, environment, invoked, oms, oms_json
 
 
 @pytest.fixture
@@ -143,11 +143,11 @@ def test_what_cannot_be_restored_is_refused_with_one_line(
     paths = [one if one.startswith("--") or one == "salvage" else str(tmp_path / one) for one in arguments]
     before = sorted(str(path) for path in tmp_path.rglob("*"))
 
-    result = oms_process("restore", *paths, spool=tmp_path / place)
+    result = invoked("restore", *paths, variables={"SPOOL_DIRECTORY": str(tmp_path / place)})
 
-    assert result.returncode in (2, 4), result.stderr
-    assert said in result.stderr.decode()
-    assert result.stderr.count(b"\n") == 1
+    assert result.exit_code in (2, 4), result.stderr
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
 

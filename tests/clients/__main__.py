@@ -1,7 +1,7 @@
 """`python -m tests.clients DIR`: the test suites of foreign STOMP clients in DIR against `oms serve`.
 
 What fails is a test that is not on the list of what differs on purpose (`differences.py`), or is on it and passes.
-`docs/foreign-clients.md` says which suites there are, in which versions, and how they come to DIR.
+`docs/reference/stomp-clients.md` says which suites there are, in which versions, and how they come to DIR.
 
 Exit status: 0 all is as it should be, 1 a suite says otherwise, 2 something is missing.
 """
@@ -23,7 +23,7 @@ from tests.clients.suite import BrokenOff, Outcome, Outcomes, Suite, run
 from tests.clients.suites import SUITES, CannotPrepare
 from tests.clients.verdict import problems
 
-PAGE = "docs/foreign-clients.md"
+PAGE = "docs/reference/stomp-clients.md"
 
 
 def _say(text: str) -> None:

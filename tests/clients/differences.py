@@ -1,4 +1,4 @@
-"""What foreign suites want otherwise than this broker does it, test by test, on purpose: `docs/foreign-clients.md`."""
+"""What foreign suites want otherwise than this broker does it, test by test, on purpose: stomp-clients.md."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

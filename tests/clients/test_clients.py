@@ -18,7 +18,7 @@ from tests.clients.suites import PECL, STOMPJS, SUITES
 from tests.clients.verdict import problems
 from tests.support.project import REPOSITORY
 
-PAGE = (REPOSITORY / "docs" / "foreign-clients.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "reference" / "stomp-clients.md").read_text(encoding="utf-8")
 PASSED, FAILED, SKIPPED = Outcome.PASSED, Outcome.FAILED, Outcome.SKIPPED
 
 
@@ -224,7 +224,7 @@ def _checkout(directory: Path, name: str, version_line: str, file: str) -> None:
 
 def test_without_a_folder_it_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert clients.main([]) == 2
-    assert "make clients SUITES=DIR (docs/foreign-clients.md)" in capsys.readouterr().out
+    assert "make clients SUITES=DIR (docs/reference/stomp-clients.md)" in capsys.readouterr().out
 
 
 def test_every_suite_that_is_missing_is_named_with_what_to_do(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_every_suite_that_is_missing_is_named_with_what_to_do(tmp_path: Path) ->
 
     found = "\n".join(clients.what_is_missing(tmp_path, SUITES))
 
-    assert f"stomp.py is not in {tmp_path}. Check out jasonrbriggs/stomp.py there (docs/foreign-clients.md)." in found
+    assert f"stomp.py is not in {tmp_path}. Check out jasonrbriggs/stomp.py there ({clients.PAGE})." in found
     assert f"{tmp_path / 'stomp'} is no checkout of stompgem/stomp: stomp.gemspec says no version" in found
     assert "pecl-tools-stomp is not in" in found
     assert "stompjs is not in" not in found

@@ -111,7 +111,7 @@ def test_a_file_whose_loss_was_meant_is_not_missed(tmp_path: Path) -> None:
             assert db.recovery.intact, db.recovery
 
 
-def test_the_tender_cleans_up_by_itself(tmp_path: Path) -> None:
+def test_the_maintenance_cleans_up_by_itself(tmp_path: Path) -> None:
     with open_small(tmp_path, cleanup_interval=0.01) as db:
         files = fill(db, 3)
         db.deliver_many([number for numbers in files.values() for number in numbers])
@@ -156,7 +156,7 @@ def test_what_comes_into_an_idle_file_while_it_is_about_to_go_keeps_it(tmp_path:
             db.deliver(db.add("q", bytes(50_000)))
             late: list[int] = []
             countdown = iter(range(step, -1, -1))
-            look, write = db._cleanup._context.look, db._cleanup._context.write
+            state, write = db._cleanup._context.state, db._cleanup._context.write
 
             def add_at_the_step(db: MessageDatabase = db, late: list[int] = late) -> None:
                 if next(countdown, -1) == 0:  # noqa: B023
@@ -164,7 +164,7 @@ def test_what_comes_into_an_idle_file_while_it_is_about_to_go_keeps_it(tmp_path:
 
             def looking() -> object:
                 add_at_the_step()
-                found = look()  # noqa: B023
+                found = state()  # noqa: B023
                 add_at_the_step()
                 return found
 
@@ -173,7 +173,7 @@ def test_what_comes_into_an_idle_file_while_it_is_about_to_go_keeps_it(tmp_path:
                 write(draft)  # type: ignore[arg-type]  # noqa: B023
                 add_at_the_step()
 
-            object.__setattr__(db._cleanup._context, "look", looking)
+            object.__setattr__(db._cleanup._context, "state", looking)
             object.__setattr__(db._cleanup._context, "write", writing)
             db.cleanup()
             db.add("q", b"last")

@@ -207,16 +207,16 @@ def test_a_clean_up_that_begins_before_the_first_commit_leaves_its_file_alone(tm
         old = [number for numbers in fill(db, 3).values() for number in numbers]
         db.deliver_many(old)
     with open_small(tmp_path) as db:
-        look = db._cleanup._context.look
+        state = db._cleanup._context.state
         added: list[int] = []
 
         def looking() -> object:
-            found = look()
+            found = state()
             if not added:
                 added.append(db.add("q", b"first of this opening"))
             return found
 
-        object.__setattr__(db._cleanup._context, "look", looking)
+        object.__setattr__(db._cleanup._context, "state", looking)
         db.cleanup(compact=True)
         assert [message.payload for message in db.undelivered()] == [b"first of this opening"]
 

@@ -300,8 +300,8 @@ def test_numbers_of_messages_that_are_gone_with_their_files_are_not_given_again(
             db.cleanup(compact=True)
 
 
-def _tenders() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "oms-tender"}
+def _maintenance_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "oms-maintenance"}
 
 
 def test_an_opening_that_only_reads_leaves_the_data_files_alone(tmp_path: Path) -> None:
@@ -309,11 +309,11 @@ def test_an_opening_that_only_reads_leaves_the_data_files_alone(tmp_path: Path) 
         number = db.add("q", b"x")
         db.put("k", b"v")
     before = {path.name: path.read_bytes() for path in tmp_path.glob("*.data")}
-    others = _tenders()  # another test's database may still be there
+    others = _maintenance_threads()  # another test's database may still be there
     for _ in range(3):
         with MessageDatabase.open(tmp_path) as db:
             assert (db.read(number).payload, db.get("k")) == (b"x", b"v")
-            assert _tenders() <= others, "an opening that only looks costs no thread"
+            assert _maintenance_threads() <= others, "an opening that only looks costs no thread"
 
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*.data")} == before
     strangers = {path.name for path in tmp_path.iterdir()} - {*before, names.LOCK, names.INDEX, names.RESERVE}

@@ -165,8 +165,8 @@ def test_a_start_that_found_damage_moves_nothing() -> None:
 
 def test_a_start_that_holds_something_back_moves_nothing() -> None:
     disk, writer = drained(pins=50)
-    with writer.database._holding.lock:
-        writer.database._holding.write(Held([(1, 20)]))
+    with writer.database._holds.lock:
+        writer.database._holds.write(Held([(1, 20)]))
     writer.database.close()
     disk = disk.restart()
     disk.space = disk.used()
@@ -210,7 +210,7 @@ def test_the_running_database_makes_room_by_itself(monkeypatch: pytest.MonkeyPat
     disk = SimulatedDisk(space=SPACE)
     with MessageDatabase.open(SPOOL, disk=disk, max_data_file_size=SIZE, cleanup_interval=0) as db:
         pin = db.add("pinning", b"x")
-        db._journal.tend()  # the reserve is there before the disk is full
+        db._journal.maintain()  # the reserve is there before the disk is full
         numbers = []
         with pytest.raises(DiskFull):
             while True:

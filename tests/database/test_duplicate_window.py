@@ -143,7 +143,7 @@ def test_a_clock_that_was_wrong_and_is_put_right_forgets_no_identifier_of_second
             _fill(db)
             db.deliver_many(db.numbers())
             assert db.cleanup().deleted
-        db._tend()  # as the tender does within a second
+        db._maintain()  # as the maintenance does within a second
         assert not db._ledger.index.duplicates.is_set
     both(20)
     with MessageDatabase.open(tmp_path, options=options) as db:

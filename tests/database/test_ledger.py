@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from oms_journal.database.block import CommitBlock
-from oms_journal.database.ledger import FEW, Effect, StaleDraft
+from oms_journal.database.ledger import FEW, IndexChanges, StaleDraft
 from oms_journal.journal.errors import DiskFull, DuplicateConflict, NotUndelivered
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.message import Message
-from oms_journal.journal.writing.draft import Composer, Draft
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 from tests.support.paper_journal import PaperJournal, moving
 from tests.support.sweeps import for_each
 
@@ -53,10 +53,10 @@ def _drop(journal: PaperJournal, key: str) -> Draft:
 def _moving_key(journal: PaperJournal, key: str) -> Draft:
     version = journal.ledger.index.keyed.find(key.encode())
     assert version is not None
-    composer = Composer()
+    composer = CommitBuilder()
     composer.put(key.encode(), b"old", moved=True)
     draft = composer.draft()
-    draft.effect = Effect(moved_keys=[(key.encode(), *version)])
+    draft.effect = IndexChanges(moved_keys=[(key.encode(), *version)])
     return draft
 
 

@@ -36,6 +36,16 @@ def test_the_value_names_the_numbers_that_the_messages_get(db: MessageDatabase) 
     assert value[:1] + value[17:] == b"<" + b">" * 200
 
 
+def test_the_caller_s_mapping_is_taken_as_it_is_when_it_is_given(db: MessageDatabase) -> None:
+    with db.commit() as commit:
+        commit.add_many("q", [b"first", b"second"])
+        places = {0: 1}
+        commit.put("unit", bytes(8), numbers_at=places)
+        places[0] = 0
+
+    assert number_at(db.get("unit"), 0) == commit.numbers[1]
+
+
 def test_it_is_there_after_a_restart_and_in_the_footer_and_verified(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path) as db, db.commit() as commit:
         commit.put("unit", bytes(8), numbers_at={0: 1})

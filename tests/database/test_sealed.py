@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oms_journal import MessageDatabase
-from oms_journal.database import index_file
+from oms_journal.database.lookup import decode_index_file, encode_index_file, read_index_file, write_index_file
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.contents import Ranges
 from oms_journal.journal.names import INDEX, DataFileName, unfinished
@@ -24,7 +24,7 @@ entries = st.builds(Sealed, numbers, numbers, numbers, st.builds(Ranges, added=l
 @given(owner=numbers, files=st.lists(entries, max_size=5, unique_by=lambda file: file.sequence))
 @settings(derandomize=True, deadline=None)
 def test_what_is_written_is_read(owner: int, files: list[Sealed]) -> None:
-    found = index_file.decode(index_file.encode(owner, files))
+    found = decode_index_file(encode_index_file(owner, files))
 
     assert found is not None
     assert found.owner == owner
@@ -33,7 +33,7 @@ def test_what_is_written_is_read(owner: int, files: list[Sealed]) -> None:
 
 def _example() -> bytes:
     ranges = Ranges(added=(1, 5), removed=(2, 3), time=(10, 20))
-    return index_file.encode(7, [Sealed(1, 99, 4000, ranges), Sealed(2, 98, 3000, ranges)])
+    return encode_index_file(7, [Sealed(1, 99, 4000, ranges), Sealed(2, 98, 3000, ranges)])
 
 
 def test_whatever_bit_is_wrong_it_is_not_used() -> None:
@@ -41,24 +41,24 @@ def test_whatever_bit_is_wrong_it_is_not_used() -> None:
     for bit in range(8 * len(data)):
         broken = bytearray(data)
         broken[bit // 8] ^= 1 << bit % 8
-        assert index_file.decode(bytes(broken)) is None, bit
+        assert decode_index_file(bytes(broken)) is None, bit
 
 
 def test_wherever_it_is_cut_it_is_not_used() -> None:
     data = _example()
     for size in range(len(data)):
-        assert index_file.decode(data[:size]) is None
-    assert index_file.decode(data + b"\0") is None
+        assert decode_index_file(data[:size]) is None
+    assert decode_index_file(data + b"\0") is None
 
 
 def test_it_takes_its_place_by_a_rename_and_a_half_written_one_does_no_harm(tmp_path: Path) -> None:
     disk = RealDisk()
-    assert index_file.read(disk, tmp_path) is None
+    assert read_index_file(disk, tmp_path) is None
     (tmp_path / unfinished(INDEX)).write_bytes(b"half of it")
     for _ in range(2):
-        index_file.write(disk, tmp_path, _example())
+        write_index_file(disk, tmp_path, _example())
         assert [path.name for path in tmp_path.iterdir()] == [INDEX]
-        found = index_file.read(disk, tmp_path)
+        found = read_index_file(disk, tmp_path)
         assert found is not None and len(found.files) == 2
 
 
@@ -77,7 +77,7 @@ def _from_footers(directory: Path) -> dict[int, tuple[int, int, tuple[int, int]]
 
 
 def _indexed(directory: Path) -> dict[int, tuple[int, int, tuple[int, int]]]:
-    found = index_file.read(RealDisk(), directory)
+    found = read_index_file(RealDisk(), directory)
     assert found is not None
     return {file.sequence: (file.identity, file.end, tuple(file.ranges.added)) for file in found.files}  # type: ignore[misc]
 

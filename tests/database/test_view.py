@@ -94,7 +94,7 @@ def test_a_view_changes_nothing(tmp_path: Path) -> None:
     with open_small(tmp_path) as db:
         for _ in range(20):
             db.add("q", bytes(500))
-        db._tender.stop()  # which prepares files
+        db._maintenance.stop()  # which prepares files
         (tmp_path / "omsmsg-0000000099.data").write_bytes(b"")
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         with DatabaseView.open(tmp_path) as view:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.cli_runner import command_line, environment, invoked
 from tests.support.small_files import open_small
+from tests.support.sweeps import sampled
 from tests.support.wrong_inputs import CALLS, COMMANDS, Call, Command, faults_of
 
 PLACES = ("none", "empty", "file", "binary", "other", "spool", "out")
@@ -89,7 +90,10 @@ def test_an_output_that_is_closed_is_refused_before_anything_is_done(line: str, 
         assert [message.payload for message in db.undelivered("q")] == [b"waits"]
 
 
-@pytest.mark.parametrize("line", ["list", "list q", "stats", "stats --json", "verify", "dump", "explain"])
+FULL = ["list", "list q", "stats", "stats --json", "verify", "dump", "explain"]
+
+
+@pytest.mark.parametrize("line", sampled(FULL, 3, kind=lambda line: line.endswith("--json")))
 def test_an_output_that_is_full_is_told(line: str, tmp_path: Path) -> None:
     with open_small(tmp_path / "spool") as db:
         db.add("q", b"x")

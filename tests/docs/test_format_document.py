@@ -1,25 +1,28 @@
-"""journal/FORMAT.md says what the modules say, and the modules what the bytes are."""
+"""docs/reference/format.md says what the modules say, and the modules what the bytes are."""
 
 import re
 from itertools import accumulate
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from oms_journal import MessageDatabase
-from oms_journal.database import index_file as sealed
+from oms_journal.database import lookup
 from oms_journal.index import duplicates
 from oms_journal.journal import lock as owner
 from oms_journal.journal import names, operations
-from oms_journal.journal.format import footer, frames, headers, records
+from oms_journal.journal.format import footer, frames, headers, plain, records
 from oms_journal.journal.format.contents import COLUMNS
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import VALUE_HEAD_BYTES, decode_set, encode_set
+from oms_journal.journal.writing import single
 from oms_journal.journal.writing.log import DATA_FILE_BYTES_MAX
 from oms_journal.recovery.numbering import NUMBER_JUMP
 from tests.support.format_tables import FORMAT, Rows, as_markdown, docstring_tables, markdown_tables, widths
 from tests.support.golden_files import GOLDEN
+from tests.support.project import REPOSITORY
 from tests.support.stomp_server import eventually
 
 TEXT = FORMAT.read_text(encoding="utf-8")
@@ -33,7 +36,7 @@ MODULES = (
         "oms_journal.journal.format.footer",
         "oms_journal.journal.names",
     ),
-    *("oms_journal.journal.operations", "oms_journal.journal.format.manifest", "oms_journal.database.index_file"),
+    *("oms_journal.journal.operations", "oms_journal.journal.format.manifest", "oms_journal.database.lookup"),
 )
 
 
@@ -54,7 +57,7 @@ def test_the_widths_in_a_table_add_up_to_the_struct(module: str, table: int, siz
 @pytest.mark.parametrize("module", MODULES)
 def test_the_document_has_every_table_of_the_modules(module: str) -> None:
     for rows in docstring_tables(module):
-        assert rows in TABLES, f"FORMAT.md should have\n\n{as_markdown(rows)}"
+        assert rows in TABLES, f"docs/reference/format.md should have\n\n{as_markdown(rows)}"
 
 
 def test_each_field_of_a_header_stands_where_the_table_says() -> None:
@@ -72,7 +75,7 @@ def test_each_field_of_a_header_stands_where_the_table_says() -> None:
         low_water=7,
         created=-8,
         alignment=64,
-        previous=headers.Previous(sequence=9, identity=10, end=11, commit=12, chain=13),
+        previous=headers.Ending(sequence=9, identity=10, end=11, commit=12, chain=13),
     )
     data = headers.encode_header(header)
 
@@ -88,6 +91,57 @@ def test_each_field_of_a_header_stands_where_the_table_says() -> None:
         **{"previous sequence": 9, "previous identity": 10, "previous end": 11, "previous commit": 12},
         **{"previous chain": 13, "reserved": 0},
     }
+
+
+@pytest.mark.parametrize(
+    ("module", "first_field", "names"),
+    [(frames, "checksum", "FRAME_{}_AT"), (records, "kind", "RECORD_{}_AT"), (footer, "magic", "SUMMARY_{}_AT")],
+)
+def test_each_offset_that_has_a_name_is_the_documents(module: ModuleType, first_field: str, names: str) -> None:
+    fields = dict(widths(next(rows for rows in TABLES if rows[1][0] == first_field and _is_of(module, rows))))
+    starts = dict(zip(fields, accumulate(fields.values(), initial=0), strict=False))
+    named = {field: getattr(module, names.format(field.upper()), None) for field in fields}
+
+    found = {field: offset for field, offset in named.items() if offset is not None}
+
+    assert found == {field: starts[field] for field in found}
+    assert set(found) == ({"size", "rows"} if module is footer else set(fields)), "each field has a name"
+
+
+def _is_of(module: ModuleType, rows: Rows) -> bool:
+    return rows in docstring_tables(module.__name__) and rows[0][0] == "field"
+
+
+def test_the_frame_of_a_plain_message_has_its_fields_where_frame_and_record_have_them() -> None:
+    template, payload = single.QueueTemplate("größe".encode(), 0), b"payload"
+    place = single.WritePosition(
+        identity=1, sequence=2, owner=3, alignment=8, offset=800, synced=768, next_message=4, next_commit=5
+    )
+    head, _ = single.form_one(single.PlainAdds([template], [payload], 0), place, -6)
+
+    frame = frames.decode_frame(head, 800, identity=1, base=800, limit=1000)
+    (record,) = records.decode_records(head[frames.FRAME_SIZE :])
+    assert isinstance(frame, frames.FrameHeader)
+
+    assert plain.PLAIN.unpack_from(head) == (
+        *(frame.checksum, frame.length, frame.meta, frame.time, plain.PLAIN_MARK, len(record.name)),
+        *(record.number, record.checksums[0], record.sizes[0]),
+    )
+    words = frames.words_of(head, 0)
+    assert words[plain.RECORD_WORD] & ~plain.RECORD_NAME_MASK == plain.PLAIN_RECORD
+    assert words[frames.COUNTS_WORD] == plain.PLAIN_COUNTS
+    assert (words[plain.NUMBER_WORD], words[plain.HASH_WORD]) == (record.number, record.checksums[0])
+    assert head[plain.PLAIN_NAME_AT :].rstrip(b"\0") == record.name
+
+
+def test_nothing_else_in_the_engine_packs_or_unpacks_bytes_of_data_files() -> None:
+    others = {"index/duplicates.py", "database/lookup.py", "recovery/findings.py"}  # bytes of their own
+    sources = [
+        path for room in ("journal", "index", "recovery", "database") for path in (REPOSITORY / room).rglob("*.py")
+    ]
+    makers = {str(path.relative_to(REPOSITORY)) for path in sources if "struct.Struct(" in path.read_text("utf-8")}
+
+    assert {path for path in makers if not path.startswith("journal/format/")} == others | {"journal/reading/sweep.py"}
 
 
 def test_the_columns_of_a_footer_are_those_of_the_table_in_its_order() -> None:
@@ -112,7 +166,7 @@ def test_the_entry_of_a_footers_directory_is_as_long_as_the_table_says() -> None
 
 def test_the_entry_of_the_duplicate_window_is_as_long_as_the_table_says() -> None:
     fixed = [int(row[1]) for row in _table("queue size")[1:] if row[1].isdecimal()]
-    seen = duplicates.Seen(1, 2, 3, 4, 5)
+    seen = duplicates.KnownIdentifier(1, 2, 3, 4, 5)
 
     (value,) = duplicates.carried({(b"queue", b"producer"): seen})
 
@@ -120,7 +174,9 @@ def test_the_entry_of_the_duplicate_window_is_as_long_as_the_table_says() -> Non
 
 
 def test_the_entry_of_the_index_file_is_as_long_as_the_table_says() -> None:
-    assert f"{sealed.ENTRY.size} × count" in {row[1] for row in docstring_tables("oms_journal.database.index_file")[0]}
+    assert f"{lookup.INDEX_ENTRY.size} × count" in {
+        row[1] for row in docstring_tables("oms_journal.database.lookup")[0]
+    }
 
 
 def test_the_lines_of_the_lock_file_stand_where_the_table_says(tmp_path: Path) -> None:

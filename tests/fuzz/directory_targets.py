@@ -14,7 +14,7 @@ from oms_journal import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError, MessageDamaged
 from oms_journal.journal.format.frames import FRAME_SIZE, GAP, encode_frame_head
-from oms_journal.journal.format.headers import FileHeader, Previous, align, encode_headers, xxh3
+from oms_journal.journal.format.headers import Ending, FileHeader, align, encode_headers, xxh3
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation, dump
 from oms_journal.recovery.validation import validate_directory
@@ -55,9 +55,7 @@ def file_of(taker: Taker, header: FileHeader) -> tuple[bytes, FileHeader]:
         chain += head[:8]
         commit, end = commit + 1, len(data)
         data += bytes(align(end, header.alignment) - end)
-    previous = Previous(
-        sequence=header.sequence, identity=header.identity, end=end, commit=commit - 1, chain=xxh3(chain)
-    )
+    previous = Ending(sequence=header.sequence, identity=header.identity, end=end, commit=commit - 1, chain=xxh3(chain))
     after = replace(
         header, sequence=header.sequence + 1, identity=header.identity + 1, previous=previous, next_commit=commit
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oms_journal.database import index_file as sealed
+from oms_journal.database import lookup
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DiskError, FormatError, JournalError
@@ -38,7 +38,7 @@ from oms_journal.journal.format.records import (
     encode_removal,
     encode_set,
 )
-from oms_journal.journal.lock import Ownership, read_holder
+from oms_journal.journal.lock import DirectoryLock, read_holder
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.writing.segment import Sealed
 from oms_journal.recovery import findings
@@ -225,17 +225,17 @@ def footer(data: bytes) -> None:
 def _index_files() -> Iterator[bytes]:
     ranges = Ranges(added=(1, 5), removed=(2, 3), time=(-1, 7))
     for files in ([], [Sealed(1, 2, 900, Ranges())], [Sealed(2, 5, 4096, ranges), Sealed(1, 2, 900, ranges)]):
-        yield sealed.encode(7, files)
+        yield lookup.encode_index_file(7, files)
 
 
 @target(FILE_TARGETS, _index_files)
 def index_file(data: bytes) -> None:
-    sealed.decode(data)
-    found = sealed.decode(data + CHECKSUM.pack(xxh3(data)))
+    lookup.decode_index_file(data)
+    found = lookup.decode_index_file(data + CHECKSUM.pack(xxh3(data)))
     if found is not None:
         ordered = sorted(found.files, key=lambda file: file.sequence)
-        again = sealed.decode(sealed.encode(found.owner, found.files))
-        assert again == sealed.SealedFiles(found.owner, ordered)
+        again = lookup.decode_index_file(lookup.encode_index_file(found.owner, found.files))
+        assert again == lookup.SealedFiles(found.owner, ordered)
 
 
 @cache
@@ -273,7 +273,7 @@ def lock_file(data: bytes) -> None:
         assert holder is None or holder.silent_seconds >= 0
         former = 0 if holder is None else holder.number
     try:
-        ownership = Ownership.acquire(disk, directory)
+        ownership = DirectoryLock.acquire(disk, directory)
     except JournalError:
         return
     try:

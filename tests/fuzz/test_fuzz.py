@@ -12,7 +12,7 @@ from oms_journal.broker.drivers.sqlite_contents import SqliteContents
 from oms_journal.broker.records import Layout
 from oms_journal.broker.server.http.metrics import Exposition
 from oms_journal.broker.server.stomp.frames import FrameReader
-from oms_journal.database import index_file
+from oms_journal.database import lookup
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.recovery import findings
 from tests.fuzz import directory_targets, file_targets, server_targets, text_targets
@@ -71,14 +71,14 @@ SABOTAGE: dict[str, tuple[str, object, str, Broken]] = {
     "another exception": ("properties", file_targets, "decode_properties", _raises(KeyError("x"))),
     "too much memory": ("hold-file", findings, "intended", lambda *_: bytearray(1 << 33)),
     "two readers differ": ("removal-set", file_targets, "decode_set", lambda *_: np.array([7])),
-    "a round trip loses something": ("index-file", index_file, "encode", lambda *_: b""),
+    "a round trip loses something": ("index-file", lookup, "encode_index_file", lambda *_: b""),
     "damage is not reported": ("patched-file", directory_targets, "dump", lambda *_: iter(())),
     "a start fails in its own way": ("patched-directory", MessageDatabase, "open", _raises(IndexError("x"))),
     "a record fails in its own way": ("broker-record", Layout, "decode", _raises(KeyError("x"))),
     "a row fails in its own way": ("sqlite-rows", SqliteContents, "read", _raises(AssertionError())),
     "a cut changes the frames": ("stomp-frames", FrameReader, "frames", lambda self: iter([bytes(self._data)])),
     "a request is a mistake of the server": ("http-connection", json, "loads", _raises(RuntimeError("x"))),
-    "an answer loses something": ("control-block", server_targets, "said_of", lambda _: {"error_code": "00740074"}),
+    "an answer loses something": ("control-block", server_targets, "encode_answer", lambda _: {"error_code": "00740074"}),
     "a terminal is commanded": ("terminal-text", text_targets, "printable", lambda text: text),
     "a label becomes a line": ("metric-labels", Exposition, "text", _line_ends),
 }

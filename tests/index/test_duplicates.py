@@ -10,8 +10,8 @@ from oms_journal.index.duplicates import (
     KEY_PREFIX,
     MICROSECONDS,
     DuplicateWindow,
+    KnownIdentifier,
     Scope,
-    Seen,
     WindowBounds,
     carried,
     digest,
@@ -36,9 +36,9 @@ def test_the_window_remembers_the_last_so_many_and_no_older_ones(
     steps: list[tuple[Scope, int, int]], count: int, age: int, now: int
 ) -> None:
     window = DuplicateWindow(WindowBounds(count=count, age_seconds=age))
-    model: OrderedDict[Scope, Seen] = OrderedDict()
+    model: OrderedDict[Scope, KnownIdentifier] = OrderedDict()
     for number, (scope, time, sequence) in enumerate(steps, start=1):
-        seen = Seen(number, 1, number, time, sequence)
+        seen = KnownIdentifier(number, 1, number, time, sequence)
         window.remember(scope, seen)
         model.pop(scope, None)
         model[scope] = seen
@@ -56,7 +56,7 @@ def test_the_window_remembers_the_last_so_many_and_no_older_ones(
 
 def test_what_is_exactly_as_old_as_the_bound_is_still_known() -> None:
     window = DuplicateWindow(WindowBounds(age_seconds=10))
-    window.remember(SCOPES[0], Seen(1, 1, 1, 0, 1))
+    window.remember(SCOPES[0], KnownIdentifier(1, 1, 1, 0, 1))
 
     assert window.find(SCOPES[0], 10 * MICROSECONDS) is not None
     assert window.find(SCOPES[0], 10 * MICROSECONDS + 1) is None
@@ -64,14 +64,16 @@ def test_what_is_exactly_as_old_as_the_bound_is_still_known() -> None:
 
 def test_a_clock_that_jumps_back_forgets_nothing() -> None:
     window = DuplicateWindow(WindowBounds(age_seconds=10))
-    window.remember(SCOPES[0], Seen(1, 1, 1, 5_000 * MICROSECONDS, 1))
+    window.remember(SCOPES[0], KnownIdentifier(1, 1, 1, 5_000 * MICROSECONDS, 1))
 
     assert window.find(SCOPES[0], 0) is not None
 
 
-def _entries(count: int) -> dict[Scope, Seen]:
+def _entries(count: int) -> dict[Scope, KnownIdentifier]:
     return {
-        (b"q" * (1 + place % 255), str(place).encode()): Seen(place + 1, 1 + place % 3, place, place, place % 7)
+        (b"q" * (1 + place % 255), str(place).encode()): KnownIdentifier(
+            place + 1, 1 + place % 3, place, place, place % 7
+        )
         for place in range(count)
     }
 
@@ -91,7 +93,9 @@ def test_what_is_carried_forward_comes_back_as_it_was(count: int) -> None:
 
 
 def test_the_longest_names_are_carried_forward() -> None:
-    entries = {(b"q" * 255, bytes([place]) * 255): Seen(2**63, 2**32 - 1, 2**64 - 1, -1, 1) for place in range(200)}
+    entries = {
+        (b"q" * 255, bytes([place]) * 255): KnownIdentifier(2**63, 2**32 - 1, 2**64 - 1, -1, 1) for place in range(200)
+    }
     window = DuplicateWindow(WindowBounds())
     window.load(carried(entries))
 
@@ -100,13 +104,17 @@ def test_the_longest_names_are_carried_forward() -> None:
 
 def test_what_the_files_say_is_newer_than_what_was_carried_forward() -> None:
     window = DuplicateWindow(WindowBounds(count=3))
-    window.remember((b"q", b"new"), Seen(50, 1, 50, 50, 9))
-    window.remember((b"q", b"again"), Seen(60, 1, 60, 60, 9))
-    old = {(b"q", b"again"): Seen(1, 1, 1, 1, 1), (b"q", b"x"): Seen(2, 1, 2, 2, 1), (b"q", b"y"): Seen(3, 1, 3, 3, 1)}
+    window.remember((b"q", b"new"), KnownIdentifier(50, 1, 50, 50, 9))
+    window.remember((b"q", b"again"), KnownIdentifier(60, 1, 60, 60, 9))
+    old = {
+        (b"q", b"again"): KnownIdentifier(1, 1, 1, 1, 1),
+        (b"q", b"x"): KnownIdentifier(2, 1, 2, 2, 1),
+        (b"q", b"y"): KnownIdentifier(3, 1, 3, 3, 1),
+    }
     window.load(carried(old))
 
-    assert window.find((b"q", b"again"), 60) == Seen(60, 1, 60, 60, 9)
-    assert window.find((b"q", b"new"), 60) == Seen(50, 1, 50, 50, 9)
+    assert window.find((b"q", b"again"), 60) == KnownIdentifier(60, 1, 60, 60, 9)
+    assert window.find((b"q", b"new"), 60) == KnownIdentifier(50, 1, 50, 50, 9)
     assert window.find((b"q", b"x"), 60) is None, "the oldest goes first"
     assert window.find((b"q", b"y"), 60) is not None
 
@@ -129,6 +137,6 @@ def test_a_full_window_forgets_in_the_order_of_arrival_also_after_it_was_carried
     for scope, seen in given_first.items():
         window.remember(scope, seen)
     window.load(carried(dict(list(given_first.items())[:bound])))
-    window.remember((b"new", b""), Seen(9, 1, 9, 9, 9))
+    window.remember((b"new", b""), KnownIdentifier(9, 1, 9, 9, 9))
 
     assert list(window.every()) == [*list(given_first)[bound + 1 :], (b"new", b"")]

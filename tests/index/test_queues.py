@@ -204,7 +204,7 @@ def test_answers_in_queues_of_their_own_take_no_memory_for_long(monkeypatch: pyt
                 len(db._ledger.index.table.queues.counts),
                 len(db._ledger.index.table.queues),
                 len(db.drafting.encode.templates),
-                len(db._taking._lines),
+                len(db._consumers._lines),
             )
             assert max(sizes) <= 50 + 2 * 20 + 1, n
         assert [*db.numbers()] == kept

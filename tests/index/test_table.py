@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from oms_journal.index.table import Block, Place, Table
+from oms_journal.index.table import Block, MessageLocation, Table
 from tests.support.sweeps import for_each
 
 QUEUES = ["orders", "häuser", "\0", "q" * 255]
@@ -117,7 +117,7 @@ class TableMachine(RuleBasedStateMachine):
     def remove(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from([*self.model, 0, self.next_number, LAST, 1 << 64]))
         row = self.model.pop(number, None)
-        expected = None if row is None else Place(number, row.queue, row.sequence, row.offset, row.size)
+        expected = None if row is None else MessageLocation(number, row.queue, row.sequence, row.offset, row.size)
         assert self.table.remove(number) == expected
 
     @precondition(lambda self: self.model)
@@ -154,7 +154,7 @@ class TableMachine(RuleBasedStateMachine):
     @invariant()
     def every_message_is_found_in_its_place(self) -> None:
         for number, row in self.model.items():
-            assert self.table.find(number) == Place(number, row.queue, row.sequence, row.offset, row.size)
+            assert self.table.find(number) == MessageLocation(number, row.queue, row.sequence, row.offset, row.size)
         for gone in (0, self.next_number, *self.holes):
             assert self.table.find(gone) is None
 
@@ -386,9 +386,9 @@ def test_a_column_that_somebody_looks_at_grows_all_the_same(column: str, way: st
             table.add_singles(first, 1, ([16], [20], [place]))
 
     assert [table.find(number) for number in (1, 2, 3)] == [
-        Place(1, place, 1, 8, 10),
-        Place(2, place, 1, 16, 20),
-        Place(3, place, 1, 16, 20),
+        MessageLocation(1, place, 1, 8, 10),
+        MessageLocation(2, place, 1, 16, 20),
+        MessageLocation(3, place, 1, 16, 20),
     ]
     assert table.remove(3) is not None
     assert table.count == table.undelivered_count("q") == 2

@@ -8,7 +8,7 @@ import pytest
 from tests.support.format_tables import markdown_tables
 from tests.support.project import REPOSITORY
 
-DOCUMENT = (REPOSITORY / "broker" / "COVERAGE.md").read_text(encoding="utf-8")
+DOCUMENT = (REPOSITORY / "docs" / "contributing" / "coverage.md").read_text(encoding="utf-8")
 NETWORK, OPEN = "with the network", "-"
 TABLES = markdown_tables(DOCUMENT)
 HEADINGS = ("statement", "seed and section", "module", "test")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.distribution import built_sdist, built_wheel, copy_of_sources, unpacked
 from tests.support.project import FOLDERS, NAME, OUTSIDE, PACKAGES, PYPROJECT, REPOSITORY, SOURCES, modules
+from tests.support.sweeps import for_each
 
 DISTRIBUTION = "oms-journal"
 
@@ -46,7 +47,7 @@ def test_the_wheel_has_one_name_and_below_it_our_folders_alone(wheel: Path) -> N
 
 def test_the_wheel_holds_every_module_the_types_and_the_format(wheel: Path) -> None:
     expected = {module.as_posix() for module in modules()}
-    expected |= {"__init__.py", "py.typed", "journal/FORMAT.md", "broker/RECORDS.md", "cli/demo/chess/opera_game.pgn"}
+    expected |= {"__init__.py", "py.typed", "cli/demo/chess/opera_game.pgn"}
     expected |= {path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "broker/server/http/page").iterdir()}
     expected |= {
         f"analysis/{path.name}" for end in ("css", "js") for path in (REPOSITORY / "analysis").glob(f"*.{end}")
@@ -106,9 +107,12 @@ def test_a_folder_with_modules_is_one_of_the_package_or_outside_of_it() -> None:
     assert folders == {*FOLDERS, "tests", "bench"}
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_is_imported_from_here_and_from_no_other_distribution(package: str) -> None:
+@for_each("package", PACKAGES)
+def test_a_package_is_imported_from_here(package: str) -> None:
     assert Path(import_module(f"{NAME}.{package}").__file__ or "").is_relative_to(SOURCES)
+
+
+def test_packages_are_of_no_other_distribution() -> None:
     assert set(metadata.packages_distributions()[NAME]) == {DISTRIBUTION}
 
 

@@ -9,7 +9,7 @@ import pytest
 from oms_journal import DatabaseView, DiskError, MessageDatabase
 from oms_journal.database.backup.backup import Backup
 from oms_journal.database.backup.restore import restore
-from oms_journal.database.bulk.locked import Standstill
+from oms_journal.database.bulk.locked import LockedView
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.lock import read_holder
@@ -31,7 +31,7 @@ class Deaf(RealDisk):
 OPENINGS: dict[str, Callable[[Path, Deaf], object]] = {
     "open": lambda spool, disk: MessageDatabase.open(spool, disk=disk),
     "view": lambda spool, disk: DatabaseView.open(spool, disk=disk),
-    "standstill": lambda spool, disk: Standstill.open(spool, disk=disk),
+    "standstill": lambda spool, disk: LockedView.open(spool, disk=disk),
     "back-up": lambda spool, disk: Backup.open(spool, spool.parent / "backup", disk=disk),
 }
 WRITING = sorted(OPENINGS.keys() - {"view"})

@@ -171,7 +171,7 @@ def test_a_disk_too_small_for_the_reserve_takes_messages_after_a_restart_as_befo
         database = open_unattended(disk)
         for number in range(4):
             database.add("q", b"%d %d" % (turn, number))
-            database.tend()
+            database.maintain()
         database.close()
         disk = disk.crash(turn) if is_cut else disk.restart()
 
@@ -182,7 +182,7 @@ def test_a_disk_that_is_full_before_anything_was_kept_back_beside_the_commits_is
 ) -> None:
     disk = SimulatedDisk(space=SPACE)
     database = open_unattended(disk)
-    database.patience = 1 << 40  # its tender has no turn
+    database.patience = 1 << 40  # its maintenance has no turn
     with pytest.raises(DiskFull):
         for _ in range(SPACE):
             database.add_many("q", [bytes(size)] * (SMALL // 2 // size or 1))

@@ -9,12 +9,13 @@ The sample stops it after a few numbers of commits and has it come back at some 
 """
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from oms_journal import MessageDatabase, Options
-from oms_journal.database.maintenance import Tender
+from oms_journal.database.maintenance import Maintenance
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DatabaseLocked, JournalError, NotAttempted, OutcomeUnknown, TakenOver
@@ -66,7 +67,7 @@ def silent(disk: SimulatedDisk) -> Holder:
 def come_back(former: Unattended) -> None:
     """Do everything that a process does that comes back and has not noticed."""
     with contextlib.suppress(JournalError):
-        former.tend()
+        former.maintain()
     for _ in range(3):
         with pytest.raises(JournalError):
             former.add("former", TOO_LATE)
@@ -295,10 +296,10 @@ def test_an_owner_with_nothing_to_commit_finds_out_all_the_same(tmp_path: Path) 
     with MessageDatabase.open(tmp_path, renew_interval=0.01) as former:
         former.add("former", b"in time")
         eventually(lambda: read_holder(RealDisk(), tmp_path).count > 0)  # type: ignore[union-attr]
-        former._tender.stop()
+        former._maintenance.stop()
         seen = read_holder(RealDisk(), tmp_path)
         with MessageDatabase.open(tmp_path, options=Options(passing=seen, is_shared=True)) as current:
-            former._tender = tended(former)
+            former._maintenance = started_again(former._maintenance)
             eventually(lambda: isinstance(former.group.failure, TakenOver))
             with pytest.raises(NotAttempted, match="another process has taken over"):
                 former.add("former", TOO_LATE)
@@ -307,8 +308,8 @@ def test_an_owner_with_nothing_to_commit_finds_out_all_the_same(tmp_path: Path) 
         assert [message.payload for message in database.undelivered()] == [b"in time", b"by the new owner"]
 
 
-def tended(database: MessageDatabase) -> Tender:
-    """Return a tender that goes on where the one that was stopped left off."""
-    tender = Tender(database._tender._chores)
-    tender.start()
-    return tender
+def started_again(stopped: Maintenance) -> Maintenance:
+    """Return what goes on where the one that was stopped left off."""
+    again = replace(stopped)
+    again.start()
+    return again

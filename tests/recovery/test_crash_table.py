@@ -5,12 +5,12 @@ import re
 from collections.abc import Iterator
 
 import oms_journal.recovery.decision
-from oms_journal.recovery.decision import TABLE, Action, Body, Decision, Foot, Head, Seen, decide
+from oms_journal.recovery.decision import TABLE, Action, Body, Decision, Foot, Head, Observed, decide
 from oms_journal.recovery.report import Verdict
 from tests.support.sweeps import for_each
 
 SQUARE = [
-    Seen(head=head, body=body, foot=foot, is_followed=followed, ends_as_named=ends)
+    Observed(head=head, body=body, foot=foot, is_followed=followed, ends_as_named=ends)
     for head, body, foot, (followed, ends) in itertools.product(
         Head, Body, Foot, ((False, True), (True, True), (True, False))
     )
@@ -29,7 +29,7 @@ def written_rows() -> list[tuple[str, str, str, str, str, Verdict, Action]]:
     return rows
 
 
-def fits(written: tuple[str, str, str, str, str, Verdict, Action], seen: Seen) -> bool:
+def fits(written: tuple[str, str, str, str, str, Verdict, Action], seen: Observed) -> bool:
     _, head, body, foot, followed, _, _ = written
     is_next = {
         "-": True,
@@ -45,13 +45,13 @@ def fits(written: tuple[str, str, str, str, str, Verdict, Action], seen: Seen) -
     )
 
 
-def decided() -> Iterator[tuple[Seen, Decision]]:
+def decided() -> Iterator[tuple[Observed, Decision]]:
     for seen in SQUARE:
         yield seen, decide(seen)
 
 
 @for_each("seen", SQUARE)
-def test_every_combination_has_the_first_row_that_is_written_for_it(seen: Seen) -> None:
+def test_every_combination_has_the_first_row_that_is_written_for_it(seen: Observed) -> None:
     row, *_, verdict, action = next(written for written in written_rows() if fits(written, seen))
 
     assert decide(seen) == Decision(row, verdict, action)

@@ -9,8 +9,8 @@ from oms_journal import JournalError
 from oms_journal.journal import names
 from oms_journal.journal.reserve import Reserve
 from oms_journal.recovery import findings
-from oms_journal.recovery.findings import Noted
-from oms_journal.recovery.numbering import Numbers
+from oms_journal.recovery.findings import EarlierFindings
+from oms_journal.recovery.numbering import NumberFloor
 from oms_journal.recovery.report import Loss, RecoveryReport
 from oms_journal.recovery.startup import recover
 from tests.support.crash_model import SPOOL, open_unattended
@@ -34,7 +34,7 @@ def rotten(store: Store = SEALED) -> SimulatedDisk:
 
 def with_rotted_note(disk: SimulatedDisk, damage: int = 0) -> SimulatedDisk:
     """Have in the store a note of which one byte is wrong."""
-    findings.note(disk, SPOOL, NOTHING, Noted((LOSS,)), lambda _: False)
+    findings.note(disk, SPOOL, NOTHING, EarlierFindings((LOSS,)), lambda _: False)
     data = bytearray(disk.content(SPOOL / names.FOUND))
     data[damage % len(data)] ^= 1
     disk.put(SPOOL / names.FOUND, bytes(data))
@@ -46,7 +46,7 @@ def told(disk: SimulatedDisk) -> RecoveryReport:
         return database.recovery
 
 
-NOTHING = Noted()
+NOTHING = EarlierFindings()
 EXPECTED = told(rotten())
 
 
@@ -87,9 +87,9 @@ def test_it_is_told_by_the_next_start_wherever_the_first_one_ended(how: str) -> 
 def test_a_report_is_handed_over_though_the_directory_cannot_be_synced() -> None:
     """The note is gone by then: with an error in the report's place nobody would ever be told."""
     disk = SEALED.disk()
-    findings.note(disk, SPOOL, NOTHING, Noted((LOSS,)), lambda _: False)
+    findings.note(disk, SPOOL, NOTHING, EarlierFindings((LOSS,)), lambda _: False)
     disk.fail("sync_directory", 1, errno.EIO)
-    findings.handed_over(disk, SPOOL, Numbers())
+    findings.handed_over(disk, SPOOL, NumberFloor())
     assert disk.failed
     assert findings.noted(disk, SPOOL) == NOTHING
 
@@ -99,8 +99,8 @@ def test_it_is_noted_on_a_full_disk_with_what_the_reserve_gives_back(odd: int) -
     disk = SEALED.disk()
     disk.put(SPOOL / names.RESERVE, bytes(3 * (1 << 16) + odd))
     disk.space = disk.used()
-    findings.note(disk, SPOOL, NOTHING, Noted((LOSS,)), Reserve(disk, SPOOL, 1 << 18).release)
-    assert findings.noted(disk, SPOOL) == Noted((LOSS,))
+    findings.note(disk, SPOOL, NOTHING, EarlierFindings((LOSS,)), Reserve(disk, SPOOL, 1 << 18).release)
+    assert findings.noted(disk, SPOOL) == EarlierFindings((LOSS,))
 
 
 def test_it_is_told_once() -> None:
@@ -131,9 +131,9 @@ def test_a_loss_comes_back_as_it_was_noted() -> None:
     disk = SimulatedDisk()
     disk.make_directory(SPOOL)
     assert findings.noted(disk, SPOOL) == NOTHING
-    findings.note(disk, SPOOL, NOTHING, Noted((LOSS,)), lambda _: False)
-    assert findings.noted(disk, SPOOL) == Noted((LOSS,))
-    findings.handed_over(disk, SPOOL, Numbers())
+    findings.note(disk, SPOOL, NOTHING, EarlierFindings((LOSS,)), lambda _: False)
+    assert findings.noted(disk, SPOOL) == EarlierFindings((LOSS,))
+    findings.handed_over(disk, SPOOL, NumberFloor())
     assert findings.noted(disk, SPOOL) == NOTHING
 
 
@@ -146,8 +146,8 @@ def test_a_note_that_rotted_is_told_of_and_stops_nobody(damage: int) -> None:
 
 @pytest.mark.parametrize("damage", [0, 20], ids=["checksum", "text"])
 def test_the_numbers_that_a_rotted_note_told_are_not_given_again(damage: int) -> None:
-    disk, kept = SEALED.disk(), Numbers(next_message=1 << 39, next_commit=1 << 39)
-    findings.note(disk, SPOOL, NOTHING, Noted(numbers=kept), lambda _: False)
+    disk, kept = SEALED.disk(), NumberFloor(next_message=1 << 39, next_commit=1 << 39)
+    findings.note(disk, SPOOL, NOTHING, EarlierFindings(numbers=kept), lambda _: False)
     data = bytearray(disk.content(SPOOL / names.FOUND))
     data[damage] ^= 1
     disk.put(SPOOL / names.FOUND, bytes(data))

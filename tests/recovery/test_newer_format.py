@@ -7,7 +7,7 @@ import pytest
 
 from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.database.backup.backup import back_up
-from oms_journal.database.bulk.locked import Standstill
+from oms_journal.database.bulk.locked import LockedView
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import NewerFormat
 from oms_journal.journal.format.headers import HEADER_COPIES, HEADER_SIZE, xxh3
@@ -26,7 +26,7 @@ TOOLS: dict[str, Callable[[Path], object]] = {
     "a view": lambda path: DatabaseView.open(path),
     "dump": lambda path: list(dump(RealDisk(), [path])),
     "backup": lambda path: back_up(path, path.parent / "backup"),
-    "standstill": lambda path: Standstill.open(path),
+    "standstill": lambda path: LockedView.open(path),
 }
 COMMANDS = [
     "verify",

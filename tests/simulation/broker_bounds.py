@@ -9,7 +9,7 @@ from oms_journal.broker.kernel.state.unit import UnitOfWork
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.database.cleanup import ASKED_SHARE
 from oms_journal.database.compaction import plan_compaction
-from oms_journal.database.questions import file_facts
+from oms_journal.database.stats import file_facts
 from tests.simulation.engine_bounds import BOUNDED
 from tests.simulation.world import PromiseBroken
 from tests.support.crash_model import Unattended
@@ -145,7 +145,7 @@ def _publications(world: World) -> Iterable[tuple[str, object]]:
 
 def check_compacted(database: Unattended, active: int) -> None:
     """Check, after a compaction without a fault, that of the files older than the one it began with none should go."""
-    facts = [fact for fact in file_facts(database.look()) if fact.sequence < active]
+    facts = [fact for fact in file_facts(database.state()) if fact.sequence < active]
     left = plan_compaction(facts, share=ASKED_SHARE, data_file_bytes=database.options.max_data_file_size)
     if left:
         raise PromiseBroken(f"{FEW}\n{facts[:left]}")

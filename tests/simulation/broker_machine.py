@@ -251,7 +251,7 @@ class MachineDesk(OracleDesk):
                 self._take_in(self.running.take_all(told))
             self._groups += 1
             if self._groups % self.machine.setting.patience == 0:
-                self.database.tend()
+                self.database.maintain()
         for line in self.running.aside:
             assert "a mistake" not in str(line), line
         self.running.aside.clear()
@@ -262,7 +262,7 @@ class MachineDesk(OracleDesk):
         with contextlib.suppress(JournalError):
             match what:
                 case "tend":
-                    database.tend()
+                    database.maintain()
                 case "vouch":
                     database.vouch()
                 case _:

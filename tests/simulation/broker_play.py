@@ -116,7 +116,7 @@ class CrashingPlay(DamagedPlay):
             self.forbid(is_forbidden=True)
 
     def _active(self) -> int:
-        return self.desk.database.look().active or 0
+        return self.desk.database.state().active or 0
 
     def _check_files(self, what: str, active: int) -> None:
         """Hold against a chore that nothing has disturbed which files it has left."""

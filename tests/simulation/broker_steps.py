@@ -67,7 +67,7 @@ class Setting:
 
     file_bytes: int = 4096
     group_max: int = 4  # commits that one sync takes
-    patience: int = 1  # groups between one look of the tender and the next
+    patience: int = 1  # groups between one look of the maintenance and the next
     is_forgetful: bool = False  # hardly anything is kept in memory
     keeps_files: bool = False  # clean-up moves files away
     min_free: int = 0  # bytes of free space below which no new units of work are taken

@@ -1,6 +1,6 @@
 """The world "engine": database, recovery, index and journal on a simulated disk and clock.
 
-A script's steps are what callers do, what the tender does, and what goes wrong: power cuts and the death of the
+A script's steps are what callers do, what the maintenance does, and what goes wrong: power cuts and the death of the
 process before any change of the disk, faults of any call, processes that stand still while another takes over.
 After every start what is found is held against the account of what was promised.
 """

@@ -35,7 +35,7 @@ def check_memory(database: Unattended, taken: int) -> None:
         "identifiers on their way": len(ledger._scopes),
         "shared": len(ledger._sharing),
         "queued": len(database.group._queue),
-        "taken": max(0, len(database._taking.taken) - taken),
+        "taken": max(0, len(database._consumers.taken) - taken),
         "window": max(0, len(ledger.index.duplicates) - options.duplicate_count),
     }
     if any(kept.values()):

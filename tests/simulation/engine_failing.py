@@ -16,7 +16,7 @@ from oms_journal.journal.errors import (
     NotThisDatabase,
     RecoveryRefused,
 )
-from oms_journal.recovery.continuation import Continuing
+from oms_journal.recovery.continuation import Continuation
 from oms_journal.recovery.startup import start
 from oms_journal.recovery.validation import no_progress
 from tests.simulation.engine_misplaced import Misplacing
@@ -99,7 +99,7 @@ class Failing(Misplacing):
         self.armed = None
 
 
-def _continued(disk: SimulatedDisk, options: Options, continuing: Continuing) -> Unattended:
+def _continued(disk: SimulatedDisk, options: Options, continuing: Continuation) -> Unattended:
     """Open a copy of the disk as the process does that goes on."""
     started = start(disk, SPOOL, replace(options.recovery(no_progress), continuing=continuing))
     again = Unattended.begun(disk, SPOOL, options, started)

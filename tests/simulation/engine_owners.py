@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from oms_journal.database.options import Options
 from oms_journal.journal.errors import JournalError
-from oms_journal.recovery.startup import Started, start
+from oms_journal.recovery.startup import StartResult, start
 from oms_journal.recovery.validation import no_progress
 from tests.simulation.engine_failing import Failing
 from tests.simulation.engine_start import NEVER
@@ -23,7 +23,7 @@ from tests.support.faulty_disk import SimulatedDisk
 class Owning(Failing):
     """The world of one script, and who thinks that the directory is its own."""
 
-    _begun: Started | None = None  # the new owner has read the files, and nothing more
+    _begun: StartResult | None = None  # the new owner has read the files, and nothing more
 
     def _arm_pause(self, step: Pause) -> None:
         at = self.disk.steps + step.after
@@ -92,13 +92,13 @@ class Owning(Failing):
         try:
             match what:
                 case 0:
-                    former.tend()
+                    former.maintain()
                     return
                 case 1:
                     former.vouch()
                     return
                 case 2:
-                    former._journal.tend()
+                    former._journal.maintain()
                     return
                 case 3:
                     former.cleanup(compact=True)

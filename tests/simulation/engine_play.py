@@ -186,14 +186,14 @@ class Run(Owning):
         raise PromiseBroken(ALONE)
 
     def _tend(self, database: Unattended, step: Any) -> None:
-        """Do what the tender does in time."""
+        """Do what the maintenance does in time."""
         match step:
             case Tend():
-                database.tend()
+                database.maintain()
             case Silence(seconds):
                 self.clock.advance(seconds)
                 database.vouch()
-                database.tend()
+                database.maintain()
                 database.look_for_room()
                 self._renew(database)
             case CleanUp(is_due=True):

@@ -64,7 +64,7 @@ INTACT = "nothing is reported that did not happen"
 TIDY = "no unfinished file is left over"
 UNREFUSED = "a start is refused only where the disk refuses"
 ARCHIVED = "the archives that a start reports are there"
-NEVER = 1 << 60  # commits between two looks of a tender that is a step
+NEVER = 1 << 60  # commits between two looks of a maintenance that is a step
 
 
 @dataclass(slots=True)
@@ -248,7 +248,7 @@ class Starts:
 
     def _check_hit(self, hit: Hit, store: Store, rotten: Rotten, found: Unattended) -> None:
         """Check that what was hit is gone, and as the policy says what stood behind it."""
-        untold, is_held = self.untold, self._holding(found)
+        untold, is_held = self.untold, self._holds(found)
         must_tell = untold is None or not untold.is_through
         for name in (ONLY, REPORTED, LISTED, FOUND, HELD):
             self.seen.checked[name] += 1
@@ -264,7 +264,7 @@ class Starts:
                 if last == len(candidates):
                     raise
 
-    def _holding(self, found: Unattended) -> Sequence[bool]:
+    def _holds(self, found: Unattended) -> Sequence[bool]:
         """Return whether what damage may have brought back is held: both where that cannot be told."""
         holds = found.options.hold_suspects
         return (holds,) if self.untold is None else self.untold.holding(holds=holds)
@@ -273,7 +273,7 @@ class Starts:
         """Check what is held where only a report tells what is lost; `held`: also where nobody can have noticed."""
         self.seen.checked[HELD] += 1
         known = replace(self.account.state, held=self.account.state.held | held)
-        check_held_as_told(known, state_of(found), suspects, self._holding(found), was_held=self.was_held)
+        check_held_as_told(known, state_of(found), suspects, self._holds(found), was_held=self.was_held)
 
     def _take_damaged(self, found: Unattended) -> None:
         """Take what is there in spite of damage for what is promised from now on."""

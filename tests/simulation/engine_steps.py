@@ -111,12 +111,12 @@ class CleanUp:
 
 @dataclass(frozen=True, slots=True)
 class Tend:
-    """The tender comes round: prepares, seals, fills the reserve."""
+    """The maintenance comes round: prepares, seals, fills the reserve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """No commit for so long; the tender vouches for the last group and renews."""
+    """No commit for so long; the maintenance vouches for the last group and renews."""
 
     seconds: float = 1.0
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oms_journal.database.backup.backup import Backup
-from oms_journal.database.backup.files import Bringer, Brought, _entry
-from oms_journal.database.backup.snapshot import Wanted
-from oms_journal.database.backup.target import BackupPlace
+from oms_journal.database.backup.files import CopiedFile, FileCopier, _entry
+from oms_journal.database.backup.snapshot import FileToBackUp
+from oms_journal.database.backup.target import BackupTarget
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.format.manifest import BackupFile, Manifest
 from oms_journal.journal.names import DataFileName
+from tests.planted.patched import Patched
 from tests.simulation.fault import Instead, changed, fault, nothing
 
 
@@ -21,7 +21,7 @@ def a_backups_files_are_not_synced() -> Iterator[None]:
     """The manifest names files that are in the page cache only."""
 
     def of(begin: Callable[..., None]) -> Callable[..., None]:
-        def begun(self: Bringer, disk: Disk, directory: Path) -> None:
+        def begun(self: FileCopier, disk: Disk, directory: Path) -> None:
             def unsynced(call: Callable[..., Any]) -> Callable[..., Any]:
                 return lambda *arguments, **named: Instead(call(*arguments, **named), sync=nothing)
 
@@ -29,7 +29,7 @@ def a_backups_files_are_not_synced() -> Iterator[None]:
 
         return begun
 
-    with changed(Bringer, "__init__", of):
+    with changed(Patched.FILE_COPIER_INIT, of):
         yield
 
 
@@ -37,10 +37,10 @@ def a_backups_files_are_not_synced() -> Iterator[None]:
 def what_has_come_to_a_file_is_not_brought() -> Iterator[None]:
     """The manifest says that the last file has grown, and the file has not."""
 
-    def extended(_: Bringer, __: Disk, wanted: Wanted, old: BackupFile) -> Brought:
-        return Brought(_entry(wanted, old.checksum), "extended")
+    def extended(_: FileCopier, __: Disk, wanted: FileToBackUp, old: BackupFile) -> CopiedFile:
+        return CopiedFile(_entry(wanted, old.checksum), "extended")
 
-    with changed(Bringer, "_extend", lambda _: extended):
+    with changed(Patched.FILE_COPIER_EXTEND, lambda _: extended):
         yield
 
 
@@ -49,7 +49,7 @@ def files_go_before_the_new_manifest_is_there() -> Iterator[None]:
     """What the next backup does not need is removed first, while the one before is what counts."""
 
     def of(publish: Callable[..., list[str]]) -> Callable[..., list[str]]:
-        def published(self: BackupPlace, wanted: Manifest) -> list[str]:
+        def published(self: BackupTarget, wanted: Manifest) -> list[str]:
             needed = {str(DataFileName(file.sequence)) for file in wanted.files}
             for entry in self.disk.list(self.directory):
                 if isinstance(names.parse(entry), DataFileName) and entry not in needed:
@@ -58,7 +58,7 @@ def files_go_before_the_new_manifest_is_there() -> Iterator[None]:
 
         return published
 
-    with changed(BackupPlace, "publish", of):
+    with changed(Patched.BACKUP_TARGET_PUBLISH, of):
         yield
 
 
@@ -73,5 +73,5 @@ def a_backup_says_a_later_commit() -> Iterator[None]:
 
         return named
 
-    with changed(Backup, "_manifest", of):
+    with changed(Patched.BACKUP_MANIFEST, of):
         yield

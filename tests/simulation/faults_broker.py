@@ -5,71 +5,62 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import oms_journal.broker.drivers.journal
-import oms_journal.broker.kernel.restart.restore
-import oms_journal.broker.kernel.units.receive
-import oms_journal.broker.kernel.units.receiver
-import oms_journal.broker.kernel.units.transitions
-import oms_journal.recovery.examination
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.embedded.runtime import Runtime
 from oms_journal.broker.kernel.kernel import Kernel
 from oms_journal.broker.kernel.restart.unit_columns import UnitColumns
 from oms_journal.broker.kernel.state.effects import Answer, Commit, Durable, Effect, Failed
 from oms_journal.broker.kernel.state.service import End
-from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.topics.delivery import Acknowledgement
 from oms_journal.broker.records import CLOCK, SUBSCRIPTION
 from oms_journal.broker.store.changes import Changes
-from oms_journal.database.cleanup import Cleanup
 from oms_journal.database.compaction import leading_dead
 from oms_journal.recovery.startup import RecoveryOptions
-from tests.simulation.fault import changed, fault, nothing
+from tests.planted.patched import Patched
+from tests.simulation.fault import changed, changed_in, fault, nothing
 
 HOUR = 3600 * MICROSECONDS
-_READING = ("read", "record", "records", "messages", "message_count", "highest", "disconnect", "close")
+_READING = (
+    Patched.JOURNAL_STORE_READ,
+    Patched.JOURNAL_STORE_RECORD,
+    Patched.JOURNAL_STORE_RECORDS,
+    Patched.JOURNAL_STORE_MESSAGES,
+    Patched.JOURNAL_STORE_MESSAGE_COUNT,
+    Patched.JOURNAL_STORE_HIGHEST,
+    Patched.DRIVER_DISCONNECT,
+    Patched.JOURNAL_STORE_CLOSE,
+)
 
 
 @fault("broker", budget=100)
 def the_broker_answers_before_its_store() -> Iterator[None]:
     """A group of commits is answered at once, and written with the next one."""
     waiting: dict[int, list[Changes]] = {}
+    commit_many = Patched.JOURNAL_STORE_COMMIT_MANY.found()
 
-    def of(commit_many: Callable[..., Any]) -> Callable[..., Any]:
-        def at_once(self: JournalStore, batch: Sequence[Changes]) -> Any:
+    def at_once(self: JournalStore, batch: Sequence[Changes]) -> Any:
+        flush(self)
+        if not self.is_connected or any(changes.producer for changes in batch):
+            return commit_many(self, batch)
+        waiting[id(self)] = list(batch)
+        first, answers = self._database.state().next_message, []
+        for changes in batch:
+            answers.append(first if changes.adds else 0)
+            first += len(changes.adds)
+        return answers
+
+    def flush(self: JournalStore) -> None:
+        if batch := waiting.pop(id(self), []):
+            commit_many(self, batch)
+
+    def flushing(method: Callable[..., Any]) -> Callable[..., Any]:
+        def flushed(self: JournalStore, *arguments: Any, **named: Any) -> Any:
             flush(self)
-            if not self.is_connected or any(changes.producer for changes in batch):
-                return commit_many(self, batch)
-            waiting[id(self)] = list(batch)
-            first, answers = self._database.look().next_message, []
-            for changes in batch:
-                answers.append(first if changes.adds else 0)
-                first += len(changes.adds)
-            return answers
+            return method(self, *arguments, **named)
 
-        def flush(self: JournalStore) -> None:
-            if batch := waiting.pop(id(self), []):
-                commit_many(self, batch)
+        return flushed
 
-        def flushing(method: Callable[..., Any]) -> Callable[..., Any]:
-            def flushed(self: JournalStore, *arguments: Any, **named: Any) -> Any:
-                flush(self)
-                return method(self, *arguments, **named)
-
-            return flushed
-
-        for name, method in before.items():
-            setattr(JournalStore, name, flushing(method))
-        return at_once
-
-    before = {name: getattr(JournalStore, name) for name in _READING}
-    try:
-        with changed(JournalStore, "commit_many", of):
-            yield
-    finally:
-        for name, method in before.items():
-            setattr(JournalStore, name, method)
+    with changed_in(_READING, flushing), changed(Patched.JOURNAL_STORE_COMMIT_MANY, lambda _: at_once):
+        yield
 
 
 @fault("broker", budget=100)
@@ -99,8 +90,8 @@ def a_unit_of_work_is_seen_before_it_is_durable() -> Iterator[None]:
     def all_taken(self: Kernel, told: Any, now: int, late: int = 0) -> list[Effect]:
         return [effect for given in told for effect in taken(self, given, now, late)]
 
-    take = Kernel.take
-    with changed(Kernel, "take", lambda _: taken), changed(Kernel, "take_all", lambda _: all_taken):
+    take = Patched.KERNEL_TAKE.found()
+    with changed(Patched.KERNEL_TAKE, lambda _: taken), changed(Patched.KERNEL_TAKE_ALL, lambda _: all_taken):
         yield
 
 
@@ -115,7 +106,7 @@ def a_receivers_commit_is_not_written() -> Iterator[None]:
 
         return closed
 
-    with changed(oms_journal.broker.kernel.units.transitions, "completion_as", of):
+    with changed(Patched.TRANSITIONS_COMPLETION_AS, of):
         yield
 
 
@@ -133,7 +124,7 @@ def both_is_committed_by_halves() -> Iterator[None]:
 
         return halved
 
-    with changed(JournalStore, "commit_many", of):
+    with changed(Patched.JOURNAL_STORE_COMMIT_MANY, of):
         yield
 
 
@@ -151,14 +142,14 @@ def _clock(of: Callable[[int], int]) -> Callable[..., Any]:
 @fault("broker", budget=100)
 def lifetimes_go_on_while_the_broker_is_down() -> Iterator[None]:
     """After a restart the pseudo-clock is an hour further."""
-    with changed(oms_journal.broker.kernel.restart.restore, "_decoded", _clock(lambda clock: clock + HOUR)):
+    with changed(Patched.RESTART_DECODED, _clock(lambda clock: clock + HOUR)):
         yield
 
 
 @fault("broker", budget=300)
 def the_pseudo_clock_begins_anew() -> Iterator[None]:
     """After a restart no time has passed of any lifetime."""
-    with changed(oms_journal.broker.kernel.restart.restore, "_decoded", _clock(lambda _: 0)):
+    with changed(Patched.RESTART_DECODED, _clock(lambda _: 0)):
         yield
 
 
@@ -173,14 +164,14 @@ def conversations_are_restored_in_another_order() -> Iterator[None]:
 
         return turned
 
-    with changed(UnitColumns, "_in_order", of):
+    with changed(Patched.UNIT_COLUMNS_IN_ORDER, of):
         yield
 
 
 @fault("broker", budget=60)
 def a_conversation_is_not_bound_to_its_receiver() -> Iterator[None]:
     """Two servers get messages of one conversation."""
-    with changed(oms_journal.broker.kernel.units.receive, "assign", lambda _: nothing):
+    with changed(Patched.RECEIVE_ASSIGN, lambda _: nothing):
         yield
 
 
@@ -197,8 +188,8 @@ def a_unit_of_work_goes_on_after_a_backout() -> Iterator[None]:
         return kept
 
     with (
-        changed(oms_journal.broker.kernel.units.receiver, "hand_back", of),
-        changed(oms_journal.broker.kernel.units.receive, "deliver", of),
+        changed(Patched.RECEIVER_HAND_BACK, of),
+        changed(Patched.RECEIVE_DELIVER, of),
     ):
         yield
 
@@ -210,7 +201,7 @@ def a_producers_repeat_is_added_after_a_restart() -> Iterator[None]:
     def of(draft: Callable[..., Any]) -> Callable[..., Any]:
         return lambda database, changes: draft(database, replace(changes, producer=None))
 
-    with changed(oms_journal.broker.drivers.journal, "draft_of", of):
+    with changed(Patched.JOURNAL_DRAFT_OF, of):
         yield
 
 
@@ -231,7 +222,7 @@ def _subscription(**fields: Callable[[Any], object]) -> Callable[..., Any]:
 def a_subscription_begins_anew_at_a_restart() -> Iterator[None]:
     """A durable subscriber gets again what it has acknowledged."""
     begun = _subscription(position=lambda _: 0, acknowledged=lambda _: ())
-    with changed(oms_journal.broker.kernel.restart.restore, "_every", begun):
+    with changed(Patched.RESTART_EVERY, begun):
         yield
 
 
@@ -239,7 +230,7 @@ def a_subscription_begins_anew_at_a_restart() -> Iterator[None]:
 def a_subscription_skips_at_a_restart() -> Iterator[None]:
     """A durable subscriber misses what was published before a restart."""
     skipped = _subscription(position=lambda store: store.highest())
-    with changed(oms_journal.broker.kernel.restart.restore, "_every", skipped):
+    with changed(Patched.RESTART_EVERY, skipped):
         yield
 
 
@@ -254,42 +245,42 @@ def a_publication_goes_with_its_first_acknowledgement() -> Iterator[None]:
 
         return all_last
 
-    with changed(Acknowledgement, "__init__", of):
+    with changed(Patched.ACKNOWLEDGEMENT_INIT, of):
         yield
 
 
-@fault("broker", budget=300)
+@fault("broker", budget=300, near=["database/test_reopening"])
 def what_was_told_as_failed_comes_back() -> Iterator[None]:
     """Connecting a store again keeps commits whose callers were told that they had failed."""
-    with changed(oms_journal.recovery.examination, "_disowned", lambda _: lambda found, task: None):
+    with changed(Patched.EXAMINATION_DISOWNED, lambda _: lambda found, task: None):
         yield
 
 
 @fault("broker", budget=30)
 def who_is_gone_is_remembered() -> Iterator[None]:
     """Who has logged off, and has nothing left, stays in memory."""
-    with changed(World, "forget_idle", lambda _: nothing):
+    with changed(Patched.WORLD_FORGET_IDLE, lambda _: nothing):
         yield
 
 
 @fault("broker", budget=60)
 def compaction_moves_nothing() -> Iterator[None]:
     """Compaction lets go of files that nobody needs anything of, and moves nothing out of others."""
-    with changed(Cleanup, "_doomed", lambda doomed: lambda self, facts, *, compact: facts[: leading_dead(facts)]):
+    with changed(Patched.CLEANUP_DOOMED, lambda doomed: lambda self, facts, *, compact: facts[: leading_dead(facts)]):
         yield
 
 
 @fault("broker", budget=100)
 def the_mark_of_free_space_is_not_looked_at() -> Iterator[None]:
     """New units of work are taken for as long as there is any room at all."""
-    with changed(Runtime, "room", lambda _: nothing):
+    with changed(Patched.RUNTIME_ROOM, lambda _: nothing):
         yield
 
 
 @fault("broker", budget=300)
 def a_start_that_should_refuse_damage_goes_on() -> Iterator[None]:
     """Damage is salvaged whatever the policy."""
-    with changed(RecoveryOptions, "__init__", _salvaging):
+    with changed(Patched.RECOVERY_OPTIONS_INIT, _salvaging):
         yield
 
 
@@ -307,5 +298,5 @@ def what_the_engine_holds_back_the_broker_does_not() -> Iterator[None]:
     def of(_: Callable[[JournalStore], None]) -> Callable[[JournalStore], object]:
         return lambda self: self._database.unhold()
 
-    with changed(JournalStore, "_take_hold", of):
+    with changed(Patched.JOURNAL_STORE_TAKE_HOLD, of):
         yield

@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from oms_journal.journal.disk import Buffer
-from oms_journal.journal.reserve import Reserve
 from oms_journal.journal.writing.segment import Segment
-from oms_journal.journal.writing.supply import Supply
-from oms_journal.recovery.repair import Repaired, Repairer
+from oms_journal.recovery.repair import Repaired
+from tests.planted.patched import Patched
 from tests.simulation.fault import Instead, changed, fault, nothing
 
 
@@ -47,7 +46,7 @@ def no_commit_is_synced() -> Iterator[None]:
     def lazy(file: Any) -> Instead:
         return Instead(file, write_durably=lambda buffers, offset: file.write(b"".join(buffers), offset))
 
-    with changed(Segment, "give_name", _with_file(lazy)):
+    with changed(Patched.SEGMENT_GIVE_NAME, _with_file(lazy)):
         yield
 
 
@@ -66,7 +65,7 @@ def a_commit_is_synced_with_the_next_one() -> Iterator[None]:
 
         return Instead(file, write_durably=write_durably)
 
-    with changed(Segment, "give_name", _with_file(late)):
+    with changed(Patched.SEGMENT_GIVE_NAME, _with_file(late)):
         yield
 
 
@@ -83,21 +82,21 @@ def a_failed_sync_is_tried_again() -> Iterator[None]:
 
         return Instead(file, write_durably=write_durably)
 
-    with changed(Segment, "give_name", _with_file(stubborn)):
+    with changed(Patched.SEGMENT_GIVE_NAME, _with_file(stubborn)):
         yield
 
 
-@fault("engine", budget=100)
+@fault("engine", budget=100, near=["recovery/test_crash_power_cut"])
 def a_new_files_name_is_not_synced() -> Iterator[None]:
     """The directory is not synced after a data file was created."""
-    with changed(Supply, "_create", _deaf):
+    with changed(Patched.SUPPLY_CREATE, _deaf):
         yield
 
 
 @fault("engine", budget=300)
 def a_repaired_files_name_is_not_synced() -> Iterator[None]:
     """The directory is not synced after a repaired file, or an archive, took its name."""
-    with changed(Repairer, "_build", _deaf):
+    with changed(Patched.REPAIRER_BUILD, _deaf):
         yield
 
 
@@ -113,7 +112,7 @@ def a_repaired_file_is_not_synced() -> Iterator[None]:
 
         return builds
 
-    with changed(Repairer, "_build", of):
+    with changed(Patched.REPAIRER_BUILD, of):
         yield
 
 
@@ -135,7 +134,7 @@ def the_old_file_goes_before_the_repaired_one_comes() -> Iterator[None]:
 
         return builds
 
-    with changed(Repairer, "_build", of):
+    with changed(Patched.REPAIRER_BUILD, of):
         yield
 
 
@@ -154,7 +153,7 @@ def no_archive_is_kept() -> Iterator[None]:
 
         return kept
 
-    with changed(Repairer, "archive", of):
+    with changed(Patched.REPAIRER_ARCHIVE, of):
         yield
 
 
@@ -168,7 +167,7 @@ def the_tail_is_believed() -> Iterator[None]:
 
         return believed
 
-    with changed(Repairer, "_seal", of):
+    with changed(Patched.REPAIRER_SEAL, of):
         yield
 
 
@@ -183,7 +182,7 @@ def a_footer_is_not_synced() -> Iterator[None]:
 
         return sealed
 
-    with changed(Segment, "seal", of):
+    with changed(Patched.SEGMENT_SEAL, of):
         yield
 
 
@@ -208,12 +207,12 @@ def a_failed_sync_of_prepared_zeros_is_swallowed() -> Iterator[None]:
 
         return filled
 
-    with changed(Segment, "_fill_with_zeros", of):
+    with changed(Patched.SEGMENT_FILL_WITH_ZEROS, of):
         yield
 
 
-@fault("engine", budget=600)
+@fault("engine", budget=600, near=["recovery/test_crash_full_disk"])
 def no_reserve_is_kept() -> Iterator[None]:
     """Nothing is kept back for the deliveries on a full disk."""
-    with changed(Reserve, "fill", lambda _: lambda self: True):
+    with changed(Patched.RESERVE_FILL, lambda _: lambda self: True):
         yield

@@ -5,18 +5,14 @@ from dataclasses import replace
 from heapq import heappush
 from typing import Any
 
-import oms_journal.broker.kernel.hold_release
-import oms_journal.broker.kernel.restart.restore
-import oms_journal.broker.kernel.restart.start
-import oms_journal.broker.store.start
-import oms_journal.database.backup.restore
 from oms_journal.broker.kernel.state.decision import Decision
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.topics import TopicSubscription
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.tables.hold import HeldWindow, Hold
+from oms_journal.broker.kernel.tables.hold import HeldWindow
 from oms_journal.broker.store.changes import Changes
 from oms_journal.journal.format.manifest import Manifest
+from tests.planted.patched import Patched
 from tests.simulation.fault import changed, fault
 
 
@@ -29,7 +25,7 @@ def _told_early(world: World, changes: Changes, decision: Decision) -> None:
 @fault("broker", budget=150)
 def a_release_is_told_before_it_is_durable() -> Iterator[None]:
     """What is released or discarded is answered, and done, while it is on its way to the store."""
-    with changed(oms_journal.broker.kernel.hold_release, "decide", lambda _: _told_early):
+    with changed(Patched.HOLD_RELEASE_DECIDE, lambda _: _told_early):
         yield
 
 
@@ -40,7 +36,7 @@ def a_discarded_unit_of_work_comes_back_after_a_restart() -> Iterator[None]:
     def of(closing: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arguments: closing(*arguments)._replace(changes=Changes())
 
-    with changed(oms_journal.broker.kernel.hold_release, "completion_by", of):
+    with changed(Patched.HOLD_RELEASE_COMPLETION_BY, of):
         yield
 
 
@@ -55,7 +51,7 @@ def one_publication_of_a_release_stays_held() -> Iterator[None]:
 
         return fewer
 
-    with changed(oms_journal.broker.kernel.hold_release, "_of_window", of):
+    with changed(Patched.HOLD_RELEASE_OF_WINDOW, of):
         yield
 
 
@@ -66,14 +62,14 @@ def a_restart_forgets_what_is_held() -> Iterator[None]:
     def of(found: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arguments: replace(found(*arguments), hold=None, held={})
 
-    with changed(oms_journal.broker.kernel.restart.restore, "_found", of):
+    with changed(Patched.RESTART_FOUND, of):
         yield
 
 
 @fault("broker", budget=200)
 def lifetimes_of_what_is_held_go_on() -> Iterator[None]:
     """What is released has no more time left than if it had not been held."""
-    with changed(Hold, "ends_after", lambda _: lambda self, ends, clock: ends):
+    with changed(Patched.HOLD_ENDS_AFTER, lambda _: lambda self, ends, clock: ends):
         yield
 
 
@@ -89,8 +85,8 @@ def every_backup_is_taken_for_one_of_a_broker_that_had_ended() -> Iterator[None]
         return closed
 
     with (
-        changed(oms_journal.database.backup.restore, "_manifest", of),
-        changed(oms_journal.database.backup.restore, "_went_on", lambda _: lambda *_: False),
+        changed(Patched.BACKUP_RESTORE_MANIFEST, of),
+        changed(Patched.BACKUP_RESTORE_WENT_ON, lambda _: lambda *_: False),
     ):
         yield
 
@@ -107,7 +103,7 @@ def held_publications_are_handed_out_after_a_restart() -> Iterator[None]:
 
         return handed
 
-    with changed(oms_journal.broker.kernel.restart.start, "_withhold", of):
+    with changed(Patched.RESTART_WITHHOLD, of):
         yield
 
 
@@ -120,5 +116,5 @@ def a_restored_broker_counts_its_starts_on() -> Iterator[None]:
             starts + 1 if is_restored else following_start(starts, since, opened, is_restored=False)
         )
 
-    with changed(oms_journal.broker.store.start, "next_start", of):
+    with changed(Patched.STORE_NEXT_START, of):
         yield

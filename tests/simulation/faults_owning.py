@@ -4,26 +4,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import oms_journal.database.cleanup
-import oms_journal.journal.lock
 from oms_journal.database.cleanup import Cleanup
 from oms_journal.database.ledger import Ledger
-from oms_journal.database.questions import file_facts
-from oms_journal.index.keyed import Keyed
+from oms_journal.database.stats import file_facts
 from oms_journal.index.live import Index
-from oms_journal.journal.lock import LOCK_BYTE_BASE, Ownership, _holder
+from oms_journal.journal.lock import LOCK_BYTE_BASE, _holder
 from oms_journal.journal.names import DataFileName
+from tests.planted.patched import Patched
 from tests.simulation.fault import Instead, changed, fault, nothing
 
 
-@fault("engine", budget=60)
+@fault("engine", budget=60, near=["recovery/test_crash_owners"])
 def the_owner_is_not_checked_before_an_answer() -> Iterator[None]:
     """A commit is acknowledged without a look whether the directory is still ours."""
-    with changed(Ownership, "is_ours", lambda _: lambda self: True):
+    with changed(Patched.DIRECTORY_LOCK_IS_OURS, lambda _: lambda self: True):
         yield
 
 
-@fault("engine", budget=60)
+@fault("engine", budget=60, near=["recovery/test_crash_owners"])
 def no_lock_is_taken() -> Iterator[None]:
     """A directory is opened though another opening has it."""
 
@@ -33,11 +31,11 @@ def no_lock_is_taken() -> Iterator[None]:
 
         return claimed
 
-    with changed(oms_journal.journal.lock, "_claim", of):
+    with changed(Patched.LOCK_CLAIM, of):
         yield
 
 
-@fault("engine", budget=200)
+@fault("engine", budget=200, near=["recovery/test_crash_owners"])
 def the_owners_number_is_not_raised() -> Iterator[None]:
     """Who takes a directory over goes on under the number of the one before."""
 
@@ -50,7 +48,7 @@ def the_owners_number_is_not_raised() -> Iterator[None]:
 
         return claimed
 
-    with changed(oms_journal.journal.lock, "_claim", of):
+    with changed(Patched.LOCK_CLAIM, of):
         yield
 
 
@@ -68,7 +66,7 @@ def one_file_too_many_is_deleted() -> Iterator[None]:
 
         return removed
 
-    with changed(Cleanup, "_remove", of):
+    with changed(Patched.CLEANUP_REMOVE, of):
         yield
 
 
@@ -90,9 +88,9 @@ def keys_do_not_keep_their_file() -> Iterator[None]:
         return lambda self, sequence: self.files.pop(sequence, None)
 
     with (
-        changed(oms_journal.database.cleanup, "file_facts", of),
-        changed(Index, "is_free", free),
-        changed(Keyed, "forget_file", forget),
+        changed(Patched.CLEANUP_FILE_FACTS, of),
+        changed(Patched.INDEX_IS_FREE, free),
+        changed(Patched.KEYED_FORGET_FILE, forget),
     ):
         yield
 
@@ -109,8 +107,8 @@ def files_go_before_the_low_water_mark_is_durable() -> Iterator[None]:
 
         return removed
 
-    commit_mark = Cleanup._commit_mark
-    with changed(Cleanup, "_remove", of), changed(Cleanup, "_commit_mark", lambda _: nothing):
+    commit_mark = Patched.CLEANUP_COMMIT_MARK.found()
+    with changed(Patched.CLEANUP_REMOVE, of), changed(Patched.CLEANUP_COMMIT_MARK, lambda _: nothing):
         yield
 
 
@@ -137,14 +135,14 @@ def a_file_goes_before_what_is_moved_is_durable() -> Iterator[None]:
 
         return moved
 
-    with changed(Cleanup, "_move_batch", of):
+    with changed(Patched.CLEANUP_MOVE_BATCH, of):
         yield
 
 
 @fault("engine", budget=300)
 def the_duplicate_window_is_not_carried_forward() -> Iterator[None]:
     """Producer identifiers go with the files that clean-up removes."""
-    with changed(oms_journal.database.cleanup, "carried", lambda _: lambda entries: []):
+    with changed(Patched.CLEANUP_CARRIED, lambda _: lambda entries: []):
         yield
 
 
@@ -160,5 +158,5 @@ def half_a_commit_becomes_visible() -> Iterator[None]:
 
         return applied
 
-    with changed(Ledger, "_apply", of):
+    with changed(Patched.LEDGER_APPLY, of):
         yield

@@ -1,32 +1,18 @@
 """Faults made on purpose in how the engine reads: checksums that nobody looks at, verdicts that are wrong, replay."""
 
-import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-import oms_journal.index.live
-import oms_journal.journal.format.footer
-import oms_journal.journal.reading.datafile
-import oms_journal.journal.reading.message
-import oms_journal.journal.reading.walk
-import oms_journal.journal.writing.draft
-import oms_journal.journal.writing.single
-import oms_journal.journal.writing.unit
-import oms_journal.recovery.examination
-import oms_journal.recovery.startup
-import oms_journal.recovery.survey
-import oms_journal.recovery.validation
-from oms_journal.index.duplicates import DuplicateWindow
 from oms_journal.index.live import Index
 from oms_journal.journal.format.frames import FRAME, BadFrame, FrameHeader
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.operations import Operation
-from oms_journal.recovery.numbering import Counters, Numbers
-from oms_journal.recovery.startup import RecoveryOptions
-from tests.simulation.fault import EqualToAll, changed, fault, nothing
+from oms_journal.recovery.numbering import NumberFloor
+from tests.planted.patched import Patched
+from tests.simulation.fault import EqualToAll, changed, changed_in, fault, nothing
 
 VERIFIED_BYTES = 1024
 
@@ -45,7 +31,7 @@ def a_torn_frame_is_believed() -> Iterator[None]:
 
         return decoded
 
-    with changed(oms_journal.journal.reading.walk, "decode_frame", of):
+    with changed(Patched.WALK_DECODE_FRAME, of):
         yield
 
 
@@ -60,21 +46,21 @@ def half_a_frame_is_replayed() -> Iterator[None]:
 
         return taken
 
-    with changed(oms_journal.journal.reading.walk, "_take", of):
+    with changed(Patched.WALK_TAKE, of):
         yield
 
 
 @fault("engine", budget=200)
 def what_damage_brings_back_is_not_listed() -> Iterator[None]:
     """A start says what is lost, and not which removals may have been lost with it."""
-    with changed(oms_journal.recovery.startup, "suspects", lambda _: lambda *_: ()):
+    with changed(Patched.STARTUP_SUSPECTS, lambda _: lambda *_: ()):
         yield
 
 
 @fault("engine", budget=300)
 def a_message_is_read_without_its_checksum() -> Iterator[None]:
     """A message's bytes are handed out whatever its checksum says."""
-    with changed(oms_journal.journal.reading.message, "xxh3", lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
+    with changed(Patched.MESSAGE_XXH3, lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
         yield
 
 
@@ -108,11 +94,8 @@ def only_the_beginning_of_a_message_is_verified() -> Iterator[None]:
 
         return read
 
-    writers = (oms_journal.journal.writing.single, oms_journal.journal.writing.draft, oms_journal.journal.writing.unit)
-    with contextlib.ExitStack() as all_changed:
-        for writer in writers:
-            all_changed.enter_context(changed(writer, "xxh3", noting))
-        all_changed.enter_context(changed(oms_journal.journal.reading.message, "xxh3", reading))
+    writers = (Patched.SINGLE_XXH3, Patched.DRAFT_XXH3, Patched.UNIT_XXH3)
+    with changed_in(writers, noting), changed(Patched.MESSAGE_XXH3, reading):
         yield
 
 
@@ -123,21 +106,21 @@ def a_sealed_files_checksum_is_ignored() -> Iterator[None]:
     def of(sealed: Callable[..., Any]) -> Callable[..., Any]:
         return lambda file, task, footer, *, full: sealed(file, task, footer, full=False)
 
-    with changed(oms_journal.recovery.validation, "_sealed", of):
+    with changed(Patched.VALIDATION_SEALED, of):
         yield
 
 
 @fault("engine", budget=300)
 def a_footers_checksum_is_ignored() -> Iterator[None]:
     """A footer is believed whatever its checksum says."""
-    with changed(oms_journal.journal.format.footer, "xxh3", lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
+    with changed(Patched.FOOTER_XXH3, lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
         yield
 
 
 @fault("engine", budget=60)
 def frames_vouch_for_nothing() -> Iterator[None]:
     """No frame is proof that what stands before it was durable."""
-    with changed(oms_journal.journal.reading.walk.Walk, "vouched", lambda _: lambda self: 0):
+    with changed(Patched.WALK_VOUCHED, lambda _: lambda self: 0):
         yield
 
 
@@ -148,7 +131,7 @@ def a_good_tail_is_cut() -> Iterator[None]:
     def of(_: Callable[..., int]) -> Callable[..., int]:
         return lambda found, ranges, vouched: max((one.end for one in found.frames if one.end <= vouched), default=0)
 
-    with changed(oms_journal.recovery.examination, "_good_end", of):
+    with changed(Patched.EXAMINATION_GOOD_END, of):
         yield
 
 
@@ -159,14 +142,14 @@ def a_read_error_is_taken_for_damage() -> Iterator[None]:
     def of(init: Callable[..., None]) -> Callable[..., None]:
         return lambda self, **named: init(self, **(named | {"unreadable_as_damaged": True}))
 
-    with changed(RecoveryOptions, "__init__", of):
+    with changed(Patched.RECOVERY_OPTIONS_INIT, of):
         yield
 
 
 @fault("engine", budget=300)
 def a_late_file_is_believed() -> Iterator[None]:
     """What a former owner wrote after it had lost the directory counts."""
-    with changed(oms_journal.recovery.survey, "late_files", lambda _: lambda headers: set()):
+    with changed(Patched.SURVEY_FILES_OF_PASSED_OWNERS, lambda _: lambda headers: set()):
         yield
 
 
@@ -182,10 +165,10 @@ def files_below_the_low_water_mark_are_read() -> Iterator[None]:
         return decoded
 
     with (
-        changed(oms_journal.journal.reading.datafile, "decode_header", of),
-        changed(oms_journal.journal.format.footer, "decode_header", of),
-        changed(oms_journal.recovery.examination, "low_water_of", lambda _: lambda contents: 0),
-        changed(oms_journal.recovery.validation, "low_water_of", lambda _: lambda contents: 0),
+        changed(Patched.DATAFILE_DECODE_HEADER, of),
+        changed(Patched.FOOTER_DECODE_HEADER, of),
+        changed(Patched.EXAMINATION_LOW_WATER_OF, lambda _: lambda contents: 0),
+        changed(Patched.VALIDATION_LOW_WATER_OF, lambda _: lambda contents: 0),
     ):
         yield
 
@@ -193,7 +176,7 @@ def files_below_the_low_water_mark_are_read() -> Iterator[None]:
 @fault("engine", budget=30)
 def a_removal_is_forgotten_at_a_restart() -> Iterator[None]:
     """The last removal of a file is not replayed."""
-    with changed(oms_journal.index.live, "_removed", lambda removed: lambda contents: removed(contents)[:-1]):
+    with changed(Patched.LIVE_REMOVED, lambda removed: lambda contents: removed(contents)[:-1]):
         yield
 
 
@@ -207,14 +190,14 @@ def a_dropped_key_comes_back() -> Iterator[None]:
 
         return replayed
 
-    with changed(Index, "_replay_keys", of):
+    with changed(Patched.INDEX_REPLAY_KEYS, of):
         yield
 
 
 @fault("engine", budget=100)
 def a_moved_copy_is_not_replayed() -> Iterator[None]:
     """What compaction wrote again is forgotten at a restart."""
-    with changed(Index, "_move", lambda _: nothing):
+    with changed(Patched.INDEX_MOVE, lambda _: nothing):
         yield
 
 
@@ -233,14 +216,17 @@ def a_frames_last_operation_is_not_replayed() -> Iterator[None]:
 
         return added
 
-    with changed(Index, "_add", of):
+    with changed(Patched.INDEX_ADD, of):
         yield
 
 
 @fault("engine", budget=60)
 def the_duplicate_window_is_forgotten_at_a_restart() -> Iterator[None]:
     """Producer identifiers are not replayed."""
-    with changed(DuplicateWindow, "replay", lambda _: nothing), changed(DuplicateWindow, "load", lambda _: nothing):
+    with (
+        changed(Patched.DUPLICATE_WINDOW_REPLAY, lambda _: nothing),
+        changed(Patched.DUPLICATE_WINDOW_LOAD, lambda _: nothing),
+    ):
         yield
 
 
@@ -255,14 +241,14 @@ def numbers_go_on_behind_what_is_undelivered() -> Iterator[None]:
 
         return reused
 
-    with changed(Counters, "before", of):
+    with changed(Patched.COUNTERS_BEFORE, of):
         yield
 
 
 @fault("engine", budget=300)
 def numbers_of_a_dropped_file_are_forgotten() -> Iterator[None]:
     """A start that drops a file notes nothing of how far its numbers went."""
-    with changed(oms_journal.recovery.startup, "of_lost", lambda _: lambda examined: Numbers()):
+    with changed(Patched.STARTUP_NUMBERS_OF_LOST, lambda _: lambda examined: NumberFloor()):
         yield
 
 
@@ -277,5 +263,5 @@ def numbers_do_not_jump_after_damage() -> Iterator[None]:
 
         return without
 
-    with changed(Counters, "__init__", of):
+    with changed(Patched.COUNTERS_INIT, of):
         yield

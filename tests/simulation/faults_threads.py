@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from oms_journal.journal.writing.group_commit import GroupCommit
+from tests.planted.patched import Patched
 from tests.simulation.fault import changed, fault
 
 
@@ -30,26 +31,26 @@ def _unlocked(method: Callable[..., Any]) -> Callable[..., Any]:
 @fault("threads", budget=60)
 def callers_queue_up_without_the_lock() -> Iterator[None]:
     """Who hands in a commit looks who leads, and queues up, without the lock."""
-    with changed(GroupCommit, "commit", _unlocked):
+    with changed(Patched.GROUP_COMMIT_COMMIT, _unlocked):
         yield
 
 
 @fault("threads", budget=60)
 def several_commits_queue_up_without_the_lock() -> Iterator[None]:
     """Who hands in several commits at once looks who leads, and queues them up, without the lock."""
-    with changed(GroupCommit, "submit", _unlocked):
+    with changed(Patched.GROUP_COMMIT_SUBMIT, _unlocked):
         yield
 
 
 @fault("threads", budget=60)
 def the_queue_is_taken_without_the_lock() -> Iterator[None]:
     """Who leads takes what has queued up without the lock."""
-    with changed(GroupCommit, "lead", _unlocked):
+    with changed(Patched.GROUP_COMMIT_LEAD, _unlocked):
         yield
 
 
 @fault("threads", budget=60)
 def the_lead_is_handed_on_without_the_lock() -> Iterator[None]:
     """Who has led looks who waits, and lets it lead, without the lock."""
-    with changed(GroupCommit, "_hand_on", _unlocked):
+    with changed(Patched.GROUP_COMMIT_HAND_ON, _unlocked):
         yield

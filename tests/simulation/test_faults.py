@@ -1,17 +1,15 @@
 """Faults made on purpose: the simulation finds those that it finds soon; `make simulate-faults` makes all of them."""
 
-import inspect
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from oms_journal.recovery.startup import RecoveryOptions
+from tests.planted.patched import Patched
 from tests.simulation.campaign import Search, answer
 from tests.simulation.fault import changed
 from tests.simulation.faults import FAULTS, Fault
-from tests.support.sweeps import for_each, split
+from tests.support.sweeps import split
 
 # Found in the first few runs. The others take longer, and are for the long campaign.
 SOON = (
@@ -66,33 +64,12 @@ def _assert_found(name: str) -> None:
     assert is_exception or found.failure.promise in found.seen.checked
 
 
-@for_each("name", FAULTS, sample=24)
-def test_a_fault_is_gone_when_its_block_ends(name: str) -> None:
-    def product() -> dict[str, object]:
-        functions: dict[str, object] = {}
-        for module in list(sys.modules.values()):
-            if getattr(module, "__name__", "").startswith("oms_journal."):
-                for place, value in vars(module).items():
-                    functions[f"{module.__name__}.{place}"] = value
-                    if inspect.isclass(value) and value.__module__ == module.__name__:
-                        home = f"{module.__name__}.{place}"
-                        functions |= {f"{home}.{part}": each for part, each in vars(value).items()}
-        return functions
-
-    before = product()
-    with FAULTS[name].made():
-        touched = [place for place, each in product().items() if before.get(place) is not each]
-        assert touched
-    after = product()
-    assert [place for place in touched if after[place] is not before[place]] == []
-
-
 def test_a_fault_that_does_not_fit_the_product_any_more_is_no_find(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def made() -> Iterator[None]:
-        with changed(RecoveryOptions, "__init__", lambda _: lambda self: None):  # it is called with more
+        with changed(Patched.RECOVERY_OPTIONS_INIT, lambda _: lambda self: None):  # it is called with more
             yield
 
-    monkeypatch.setitem(FAULTS, "slip", Fault(name="slip", text="", world="engine", budget=1, made=made))
+    monkeypatch.setitem(FAULTS, "slip", Fault(name="slip", text="", world="engine", budget=1, near=(), made=made))
 
     assert answer(Search("engine", "slip")).failure is None

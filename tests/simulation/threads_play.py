@@ -44,7 +44,7 @@ ANSWERED = "every caller gets its answer"
 ONE = "one group is written at a time"
 DURABLE = "what anybody sees would survive a power cut"
 INTACT = "nothing is reported that did not happen"
-NEVER = 1 << 60  # commits between two looks of a tender that is a step
+NEVER = 1 << 60  # commits between two looks of a maintenance that is a step
 _CLOSELY = (Path(oms_journal.journal.writing.group_commit.__file__),)
 
 
@@ -248,7 +248,7 @@ class Run:
                 if message is not None:
                     self._taken(database, message.number, delivers=delivers)
             case Tend():
-                database.tend()
+                database.maintain()
                 database.vouch()
             case CleanUp(compact):
                 database.cleanup(compact=compact)

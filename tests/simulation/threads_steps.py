@@ -53,7 +53,7 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Tend:
-    """What the tender does in time."""
+    """What the maintenance does in time."""
 
 
 @dataclass(frozen=True, slots=True)

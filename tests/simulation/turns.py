@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.simulation.fault import changed
+from tests.simulation.fault import exchanged
 from tests.support.project import NAME, SOURCES
 
 POINTS_MAX = 1_000_000  # at which a turn may end, in one run: it takes some ten thousand
@@ -198,9 +198,9 @@ def locks_of(turns: Turns) -> Iterator[None]:
         for name, module in list(sys.modules.items()):
             if not name.startswith(_WATCHED) or vars(module).get("threading") is not threading:
                 continue
-            all_changed.enter_context(changed(module, "threading", lambda _: _Threading(turns)))
+            all_changed.enter_context(exchanged(module, "threading", lambda _: _Threading(turns)))
             for one in [one for one, value in vars(module).items() if isinstance(value, type(threading.Lock()))]:
-                all_changed.enter_context(changed(module, one, lambda _: TurnLock(turns)))
+                all_changed.enter_context(exchanged(module, one, lambda _: TurnLock(turns)))
         yield
 
 

@@ -36,18 +36,19 @@ class Fault:
     face: str  # on which it is looked for
     budget: int  # seeds within which it must be found
     swept: Sequence[str]  # sweeps that are played first
+    near: Sequence[str]  # files of tests that are near to it, beside those of its room: `make test-faults`
     made: Callable[[], AbstractContextManager[None]]  # the product has the fault inside of this block
 
 
 def entering(
-    faults: dict[str, Fault], face: str, budget: int, swept: Sequence[str]
+    faults: dict[str, Fault], face: str, budget: int, swept: Sequence[str], near: Sequence[str] = ()
 ) -> Callable[[Callable[[], Iterator[None]]], None]:
     """Return what enters a function into a table of faults: a block that changes the product."""
 
     def enter(made: Callable[[], Iterator[None]]) -> None:
         name = made.__name__.replace("_", "-")
         assert made.__doc__ is not None and name not in faults
-        faults[name] = Fault(name, made.__doc__.strip(), face, budget, swept, contextmanager(made))
+        faults[name] = Fault(name, made.__doc__.strip(), face, budget, swept, near, contextmanager(made))
 
     return enter
 

@@ -58,7 +58,7 @@ class JournalDriver:
 
     def killed(self) -> "JournalDriver":
         for store in self._opened:
-            store._database._tender.stop()  # its thread dies with the process
+            store._database._maintenance.stop()  # its thread dies with the process
         again = JournalDriver(SPOOL, self.disk.restart())
         again.clock = self.clock
         return again

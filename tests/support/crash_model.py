@@ -149,7 +149,7 @@ def _nothing(_: object) -> Sequence[int]:
 
 
 class Unattended(MessageDatabase):
-    """A database without its tender's thread: what there is to do is done after each commit.
+    """A database without its maintenance thread: what there is to do is done after each commit.
 
     So every run makes the same calls in the same order, and the n-th call is the same call.
     """
@@ -165,19 +165,19 @@ class Unattended(MessageDatabase):
         super().write(draft)
         self._commits += 1
         if self._commits % self.patience == 0:
-            self.tend()
+            self.maintain()
             if self.patience > 1:
                 self.vouch()
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         try:
-            if self._journal.needs_tending:
-                self._journal.tend()
+            if self._journal.needs_maintenance:
+                self._journal.maintain()
         except (JournalError, OSError):
-            pass  # as the tender does: a fault beside the commits fails none
+            pass  # as the maintenance does: a fault beside the commits fails none
 
     def look_for_room(self) -> None:
-        """Do what the tender does while additions are refused for space."""
+        """Do what the maintenance does while additions are refused for space."""
         if self._needs_room:
             self._make_room()
 

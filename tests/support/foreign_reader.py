@@ -1,4 +1,4 @@
-"""A reader of the data files made from journal/FORMAT.md alone: it imports nothing of ours.
+"""A reader of the data files made from docs/reference/format.md alone: it imports nothing of ours.
 
 It goes the straightforward way, a byte at a time where that is simplest, and keeps to the order of
 the checks in the document. What it reads are plain dictionaries. Only the tests use it: where it and

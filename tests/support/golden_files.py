@@ -10,12 +10,12 @@ import numpy as np
 
 from oms_journal.index.held import KEY_PREFIX as HELD_KEY_PREFIX
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.format.headers import ALIGNMENT_MIN, Previous, xxh3
-from oms_journal.journal.format.records import MOVED, WHOLE_COMMIT, encode_properties
+from oms_journal.journal.format.headers import ALIGNMENT_MIN, Ending, xxh3
+from oms_journal.journal.format.records import MOVED, WHOLE_COMMIT, Added, encode_properties
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.dump import Dumped, DumpedDamage, dump
-from oms_journal.journal.writing.draft import Added, Composer, Draft
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 from oms_journal.journal.writing.log import Journal, JournalSettings, Opening
 from oms_journal.recovery.startup import recover
 
@@ -25,7 +25,7 @@ START = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z, microseconds
 DATA_FILE_BYTES = 16 << 10
 RESTORED_SEQUENCE = 3 + (1 << 20)
 
-Compose = Callable[[Composer], None]
+Compose = Callable[[CommitBuilder], None]
 
 
 def journal(
@@ -51,12 +51,12 @@ def write(journal: Journal, *commits: Compose) -> None:
 
 
 def _draft(commit: Compose) -> Draft:
-    composer = Composer()
+    composer = CommitBuilder()
     commit(composer)
     return composer.draft()
 
 
-def vouch(_: Composer) -> None:
+def vouch(_: CommitBuilder) -> None:
     """Nothing: the commit of a frame that only vouches."""
 
 
@@ -86,38 +86,38 @@ def _everything(directory: Path) -> None:
     writing.close(seal=False)
 
 
-def _with_properties(composer: Composer) -> None:
+def _with_properties(composer: CommitBuilder) -> None:
     properties = [encode_properties({"colour": "blue", "größe": "10"}), b""]
     composer.add(Added(queue=b"orders", payloads=[b"with properties", b"without"], properties=properties))
 
 
-def _with_producer(composer: Composer) -> None:
+def _with_producer(composer: CommitBuilder) -> None:
     composer.add(Added(queue=b"bills", payloads=[b"bill"], producer=b"bill-4711"))
     composer.add(
         Added(queue=b"bills", payloads=[b"bill"], properties=[encode_properties({"copy": "2"})], producer=b"bill-4712")
     )
 
 
-def _whole_commit(composer: Composer) -> None:
+def _whole_commit(composer: CommitBuilder) -> None:
     composer.add(Added(queue=b"orders", payloads=[b"first"], producer=b"batch-9", flags=WHOLE_COMMIT))
     composer.add(Added(queue=b"bills", payloads=[b"second", b"third"]))
     composer.put(b"batch", b"9")
 
 
-def _removals(composer: Composer) -> None:
+def _removals(composer: CommitBuilder) -> None:
     composer.remove(Operation.DELIVER, b"orders", _numbers(1001))
     composer.remove(Operation.DELIVER, b"bills", _numbers(1006, 1007))
     composer.remove(Operation.DELETE, b"orders", _numbers(5, 6, 7, 9, 300))
     composer.remove(Operation.DELETE, b"bills", _numbers(8))
 
 
-def _keys(composer: Composer) -> None:
+def _keys(composer: CommitBuilder) -> None:
     composer.put(b"status", b"0123456789" * 20)
     composer.put("schlüssel".encode(), b"")
     composer.drop(b"batch")
 
 
-def _moved(composer: Composer) -> None:
+def _moved(composer: CommitBuilder) -> None:
     moved = Added(
         queue=b"orders",
         payloads=[b"old", b"older"],
@@ -164,7 +164,7 @@ def _first_after_a_restore(directory: Path) -> None:
         next_sequence=RESTORED_SEQUENCE,
         next_message=9 + (1 << 40),
         next_commit=40 + (1 << 40),
-        previous=Previous(sequence=3, identity=0x0102_0304_0506_0708, end=824, commit=39, chain=xxh3(bytes(8))),
+        previous=Ending(sequence=3, identity=0x0102_0304_0506_0708, end=824, commit=39, chain=xxh3(bytes(8))),
     )
     writing = journal(directory, opening=parted)
     held = np.array([(5, 8)], "<u8").tobytes()

@@ -14,9 +14,9 @@ SOURCE = "/backup/orders"
 
 def hold_back(directory: Path) -> None:
     """Let the engine hold back all messages there are, as a restore does that knows no brokers."""
-    with MessageDatabase.open(directory) as database, database._holding.lock:
-        held = Held([(1, database.look().next_message - 1)])
-        database._holding.write(held)
+    with MessageDatabase.open(directory) as database, database._holds.lock:
+        held = Held([(1, database.state().next_message - 1)])
+        database._holds.write(held)
 
 
 def mark_restored(directory: Path) -> None:

@@ -9,16 +9,16 @@ from itertools import groupby
 
 from oms_journal.database.drafting import Drafting
 from oms_journal.database.encode import Encoder
-from oms_journal.database.ledger import Effect, Ledger
+from oms_journal.database.ledger import IndexChanges, Ledger
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.live import Index
 from oms_journal.journal.format.contents import Contents, ContentsBuilder
 from oms_journal.journal.format.headers import HEADERS_SIZE
-from oms_journal.journal.format.records import MOVED, encode_properties
+from oms_journal.journal.format.records import MOVED, Added, encode_properties
 from oms_journal.journal.reading.message import Message
-from oms_journal.journal.writing.draft import Added, Composer, Draft
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 from oms_journal.journal.writing.groups import AnyDraft, form
-from oms_journal.journal.writing.single import Place
+from oms_journal.journal.writing.single import WritePosition
 
 
 class PaperJournal:
@@ -30,7 +30,7 @@ class PaperJournal:
         self.drafting = Drafting(self.ledger, Encoder(self.ledger, 6_144_000), lambda: self.now)
         self.files: dict[int, ContentsBuilder] = {1: ContentsBuilder()}
         self.ends: dict[int, int] = {1: HEADERS_SIZE}
-        self.place = Place(
+        self.place = WritePosition(
             identity=77,
             sequence=1,
             owner=1,
@@ -80,7 +80,7 @@ class PaperJournal:
 
 def moving(messages: Sequence[Message]) -> Draft:
     """Return a draft that writes messages again, as compaction does."""
-    composer = Composer()
+    composer = CommitBuilder()
     for queue, part in ((queue, list(part)) for queue, part in groupby(messages, key=lambda message: message.queue)):
         composer.add(
             Added(
@@ -93,5 +93,5 @@ def moving(messages: Sequence[Message]) -> Draft:
             )
         )
     draft = composer.draft()
-    draft.effect = Effect(moved=[message.number for message in messages])
+    draft.effect = IndexChanges(moved=[message.number for message in messages])
     return draft

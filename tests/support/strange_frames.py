@@ -12,10 +12,10 @@ from oms_journal.journal.format.headers import align, xxh3
 from oms_journal.journal.format.records import (
     GAP_KIND,
     MOVED,
-    NUMBER_AT,
     PRODUCER,
     PROPERTIES,
     RECORD,
+    RECORD_NUMBER_AT,
     SET_SIZE,
     WHOLE_COMMIT,
     padded,
@@ -45,7 +45,7 @@ def write_unchecked(journal: Journal, strange: Strange) -> int:
     draft, group_at = Draft(), align(place.offset, place.alignment)
     draft.records = bytearray(strange.records)
     if strange.messages:
-        draft.records[NUMBER_AT : NUMBER_AT + 8] = place.next_message.to_bytes(8, "little")
+        draft.records[RECORD_NUMBER_AT : RECORD_NUMBER_AT + 8] = place.next_message.to_bytes(8, "little")
     size = FRAME_SIZE + len(draft.records) + len(strange.payload)
     draft.payload, draft.payload_size, draft.operations = (strange.payload,), len(strange.payload), strange.operations
     draft.frame_size, draft.rows = align(size, 8), 1

@@ -5,23 +5,21 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from oms_journal.cli import options, output
+from oms_journal.cli.demo.chess.match import Match, MatchSettings, Played, Visit
 from oms_journal.cli.demo.chess.pgn import OPERA, RESULTS, Game, PgnError, Side, move_fault, numbered, read, written
-from oms_journal.cli.demo.chess.scoresheet import sheet_path
-from oms_journal.cli.demo.directory import own_directory
+from oms_journal.cli.demo.chess.scoresheet import Sheet, sheet_path
+from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, Call, Outcome, Said, open_broker, step
+from oms_journal.cli.demo.demonstration import demonstrate, own_place
 from oms_journal.cli.demo.screen import WIDTH_MAX, Screen
 from oms_journal.cli.failures import ExitCode, Failure, Usage
-from oms_journal.cli.interrupts import held_back
+from oms_journal.cli.interrupts import delay_signals
 from oms_journal.cli.output import counted
 from oms_journal.journal.names import DataFileName, parse
-
-if TYPE_CHECKING:  # the broker is imported when the command runs
-    from oms_journal.cli.demo.chess.match import Played, Visit
-    from oms_journal.cli.demo.chess.step import Outcome, Said
 
 KILLS, KILLS_MAX, SEED = 12, 1000, 1858
 
@@ -86,37 +84,28 @@ def _game(pgn: Path | None) -> Game:
 
 
 def _play(spool: Path | None, game: Game, kills: int, seed: int, *, as_json: bool) -> None:
-    from oms_journal.cli.demo.chess.match import Match, Settings
+    def watch(visit: Visit) -> None:
+        _show(visit, is_last=visit.place == len(game.moves))
 
-    screen = Screen(is_silent=as_json)
+    with own_place(spool, "chess") as place:
+        _check_beside(place.spool)
+        settings = MatchSettings(spool=place.spool, game=game, kills=kills, seed=seed)
 
-    def watch(visit: "Visit") -> None:
-        if not as_json:
-            _show(visit, is_last=visit.place == len(game.moves))
+        def show(screen: Screen) -> Played:
+            _introduce(game, screen)
+            played = Match(settings, watch if not as_json else lambda _: None).run()
+            _print_seen(played, screen)
+            return played
 
-    with own_directory(spool, "chess") as place:
-        _introduce(game, screen)
-        settings = Settings(spool=_spool(place.path, is_named=spool is not None), game=game, kills=kills, seed=seed)
-        played = Match(settings, watch).run()
-        place.is_kept |= not played.holds
-        if not as_json:
-            _tell(played, screen)
-    if as_json:
-        output.print_json(played.as_dict() | {"kept": place.is_kept})
-    elif place.is_kept:
-        screen.facts({"To look around:": f"oms dump --spool {shlex.quote(str(settings.spool))}"})
-    if not played.holds:
-        raise typer.Exit(ExitCode.NO)
+        look_around = {"To look around:": f"oms dump --spool {shlex.quote(str(settings.spool))}"}
+        demonstrate(place, show, lambda: look_around, as_json=as_json)
 
 
-def _spool(place: Path, *, is_named: bool) -> Path:
-    """Return the spool directory: the scoresheets lie beside it, so a temporary place has one below it."""
-    if not is_named:
-        return place / "spool"
-    for path in (sheet_path(place, side) for side in Side):
+def _check_beside(spool: Path) -> None:
+    """Usage where a scoresheet lies already: they lie beside the spool directory."""
+    for path in (sheet_path(spool, side) for side in Side):
         if path.exists():
             raise Usage(f"{path} is there already, of another game")
-    return place
 
 
 def _introduce(game: Game, screen: Screen) -> None:
@@ -136,10 +125,8 @@ def _row(*cells: str) -> str:
     return f"{number:>5} {side:6} {last:10} {received:9} {sent:9} {end}".rstrip()
 
 
-def _show(visit: "Visit", *, is_last: bool) -> None:
+def _show(visit: Visit, *, is_last: bool) -> None:
     """Print what one process did."""
-    from oms_journal.cli.demo.chess.step import Call, Outcome
-
     last, received, sent, end = visit.answer(Call.LAST), visit.answer(Call.RECEIVE), "", ""
     for call in (Call.SEND_FIRST, Call.SEND, Call.COMMIT, Call.COMMIT_BOTH):
         if (answered := visit.answer(call)) is not None:
@@ -162,7 +149,7 @@ def _show(visit: "Visit", *, is_last: bool) -> None:
     sys.stdout.flush()
 
 
-def _tell(played: "Played", screen: Screen) -> None:
+def _print_seen(played: Played, screen: Screen) -> None:
     """Print what was seen, and the verdict."""
     settings, moves = played.settings, played.settings.game.moves
     screen.heading("What was seen")
@@ -178,22 +165,14 @@ def _tell(played: "Played", screen: Screen) -> None:
             f"sent {len(score.sent)}"
         )
     screen.facts(facts | {"took": f"{played.seconds:.0f} s"})
-    if played.holds:
-        screen.heading("Verdict: it holds. Each side has recorded the game, each move once, in order.")
-    else:
-        screen.heading(f"Verdict: it does NOT hold; {counted(len(played.findings), 'difference')}.")
-    for text in played.findings:
-        screen.say(f"- {text}")
+    text = "Each side has recorded the game, each move once, in order."
+    screen.verdict(text, played.findings, len(played.findings), holds=played.holds)
 
 
 # One step by hand.
 
 
 def _make_step(spool: Path, side: Side, move: str | None, *, as_json: bool) -> None:
-    from oms_journal.cli.demo.broker import opened
-    from oms_journal.cli.demo.chess.scoresheet import Sheet
-    from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, Outcome, step
-
     said = None if move is None else _written(move)
     _check_directory(spool, begins=side is Side.WHITE and move is not None)
 
@@ -204,7 +183,7 @@ def _make_step(spool: Path, side: Side, move: str | None, *, as_json: bool) -> N
         return said
 
     calls: list[Said] = []
-    with held_back(), opened(spool, BROKER_ID, **ATTRIBUTES) as broker:
+    with delay_signals(), open_broker(spool, BROKER_ID, **ATTRIBUTES) as broker:
         sheet = Sheet(spool, side)
         outcome = step(broker, side, sheet, choose, calls.append)
     moves = list(sheet.score.moves)
@@ -213,7 +192,7 @@ def _make_step(spool: Path, side: Side, move: str | None, *, as_json: bool) -> N
     if as_json:
         output.print_json(_document(side, outcome, moves, calls))
     else:
-        _tell_step(spool, side, outcome, moves, calls)
+        _print_step(spool, side, outcome, moves, calls)
     if said is not None and outcome is not Outcome.MOVED:
         raise Failure(f"{said} was not sent", ExitCode.NO)
 
@@ -238,7 +217,7 @@ def _check_directory(spool: Path, *, begins: bool) -> None:
         raise Usage(f"--spool {spool} holds other things, and no game: give a directory of its own")
 
 
-def _document(side: Side, outcome: "Outcome", moves: Sequence[str], calls: Sequence["Said"]) -> dict[str, Any]:
+def _document(side: Side, outcome: Outcome, moves: Sequence[str], calls: Sequence[Said]) -> dict[str, Any]:
     return {
         "side": side.value,
         "outcome": outcome.value,
@@ -247,7 +226,7 @@ def _document(side: Side, outcome: "Outcome", moves: Sequence[str], calls: Seque
     }
 
 
-def _tell_step(spool: Path, side: Side, outcome: "Outcome", moves: Sequence[str], calls: Sequence["Said"]) -> None:
+def _print_step(spool: Path, side: Side, outcome: Outcome, moves: Sequence[str], calls: Sequence[Said]) -> None:
     for said in calls:
         output.print_line(f"  {said.call.value:36} {said.answer:12} {said.move}".rstrip())
     output.print_line()
@@ -256,10 +235,8 @@ def _tell_step(spool: Path, side: Side, outcome: "Outcome", moves: Sequence[str]
     output.print_line(f"  {_next(side, outcome, moves, shlex.quote(str(spool)))}")
 
 
-def _next(side: Side, outcome: "Outcome", moves: Sequence[str], spool: str) -> str:
+def _next(side: Side, outcome: Outcome, moves: Sequence[str], spool: str) -> str:
     """Say how the game stands, and what can be done."""
-    from oms_journal.cli.demo.chess.step import Outcome
-
     other = side.other.value
     match outcome:
         case Outcome.MOVED if moves[-1] in RESULTS:

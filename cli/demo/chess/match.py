@@ -41,7 +41,7 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class MatchSettings:
     """What is to be played, and how often it is disturbed."""
 
     spool: Path
@@ -77,7 +77,7 @@ class Visit:
 class Played:
     """What was seen."""
 
-    settings: Settings
+    settings: MatchSettings
     visits: list[Visit] = field(default_factory=list)
     scores: dict[Side, Score] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Played:
 class Match:
     """A game that is played. `watch` is called with each visit that is over."""
 
-    def __init__(self, settings: Settings, watch: Callable[[Visit], None]) -> None:
+    def __init__(self, settings: MatchSettings, watch: Callable[[Visit], None]) -> None:
         self._settings = settings
         self._watch = watch
         self._random = random.Random(settings.seed)

@@ -5,35 +5,20 @@ the one that is due. On standard output he reports each call with its answer, an
 can be killed at any moment: who comes after him finds out how far he came.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from oms_journal.cli.demo.broker import opened
 from oms_journal.cli.demo.chess.pgn import Side
 from oms_journal.cli.demo.chess.scoresheet import Sheet
-from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, Said, step
-from oms_journal.cli.demo.children import heard, report
-from oms_journal.cli.failures import Failure, meaning, tell
-from oms_journal.journal.errors import JournalError
+from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, Said, open_broker, step
+from oms_journal.cli.demo.children import heard, report, work
 
 
 def main() -> None:
-    """Make the step that standard input tells; nothing when it tells none."""
+    """Make the step that standard input tells; nothing when it tells none, since it was never needed."""
     told = heard()
-    if told is None:
-        return  # never needed
-    try:
-        _play(Path(told["spool"]), Side(told["side"]), told["moves"])
-    except BrokenPipeError:
-        sys.exit(1)  # nobody listens any more
-    except Failure as failure:
-        tell(failure, as_json=False)
-        sys.exit(failure.code)
-    except (JournalError, OSError) as failure:
-        its_meaning = meaning(failure)
-        tell(its_meaning, as_json=False)
-        sys.exit(its_meaning.code)
+    if told is not None:
+        work(lambda: _play(Path(told["spool"]), Side(told["side"]), told["moves"]))
 
 
 def _play(spool: Path, side: Side, moves: Sequence[str]) -> None:
@@ -43,7 +28,7 @@ def _play(spool: Path, side: Side, moves: Sequence[str]) -> None:
     def say(said: Said) -> None:
         report({"call": said.call.name, "answer": said.answer, "move": said.move})
 
-    with opened(spool, BROKER_ID, **ATTRIBUTES) as broker:
+    with open_broker(spool, BROKER_ID, **ATTRIBUTES) as broker:
         outcome = step(broker, side, Sheet(spool, side), choose, say)
     report({"outcome": outcome.value})
 

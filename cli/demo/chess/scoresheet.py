@@ -20,7 +20,7 @@ from oms_journal.journal.disk import Disk, RealDisk
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HeardMove:
     """A move as it was delivered."""
 
     uowid: str
@@ -35,8 +35,8 @@ class Score:
     received: list[str] = field(default_factory=list)  # UOWIDs of the moves that came, committed
     sent: list[str] = field(default_factory=list)  # of the moves that went
     deliveries: int = 0  # how often the broker has handed out a move
-    again: list[Heard] = field(default_factory=list)  # handed out once more after they had been committed
-    heard: Heard | None = None  # not known to be committed
+    again: list[HeardMove] = field(default_factory=list)  # handed out once more after they had been committed
+    heard: HeardMove | None = None  # not known to be committed
     reply: str | None = None  # likewise
 
     def known(self) -> set[str]:
@@ -48,7 +48,7 @@ class Score:
         match words:
             case ["heard", uowid, move] if written(move) == move:
                 self.deliveries += 1
-                self.heard, self.reply = Heard(uowid, move), None
+                self.heard, self.reply = HeardMove(uowid, move), None
                 if uowid in self.known():
                     self.again.append(self.heard)
             case ["reply", move] if written(move) == move:

@@ -25,8 +25,7 @@ from pathlib import Path
 from select import select
 from typing import TYPE_CHECKING, Any
 
-from oms_journal.cli.demo.children import heard, report
-from oms_journal.cli.failures import meaning, tell
+from oms_journal.cli.demo.children import heard, report, work
 from oms_journal.database.database import MessageDatabase
 from oms_journal.journal.errors import JournalError
 
@@ -43,13 +42,7 @@ class Asked(Exception):
 def main() -> None:
     """Do what standard input says."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then says SIGTERM
-    try:
-        _work()
-    except (KeyboardInterrupt, BrokenPipeError):
-        sys.exit(1)  # nobody listens any more
-    except (JournalError, OSError) as failure:
-        tell(meaning(failure), as_json=False)
-        sys.exit(1)
+    work(_work)
 
 
 def _interrupt(_signal: int, _frame: object) -> None:

@@ -1,24 +1,23 @@
 """`oms demo`: the main job on real input, with kills on the way, and a verdict."""
 
 import shlex
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from oms_journal.analysis.outdir import NotAReport, check_place
 from oms_journal.cli import options, output
-from oms_journal.cli.demo.directory import Place, own_directory
+from oms_journal.cli.demo.demonstration import Place, demonstrate, own_place
+from oms_journal.cli.demo.flights.outcome import DemoOutcome, DemoSettings
+from oms_journal.cli.demo.flights.run import Demo
 from oms_journal.cli.demo.flights.table import FLIGHTS
 from oms_journal.cli.demo.screen import Screen
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 from oms_journal.cli.output import counted, size_text
 from oms_journal.journal.iotest.place import look_at
-
-if TYPE_CHECKING:  # the engine is imported when the command runs
-    from oms_journal.cli.demo.flights.outcome import Seen
 
 FLIGHTS_MIN = 1000  # a day and more: from its first hour on a cancelled flight keeps the files
 IN_MEMORY = ("tmpfs", "ramfs")
@@ -56,37 +55,25 @@ def demo(  # noqa: PLR0913
     flights. Takes about a minute. Exits 1 when the proof fails; the
     directory is kept then.
     """
-    from oms_journal.cli.demo.flights.outcome import Settings
-    from oms_journal.cli.demo.flights.run import Demo
-
-    screen = Screen(is_silent=as_json)
     wanted = None if no_report else _place_of_report(report)
-    with own_directory(spool, "demo", keep=keep) as place, _beside(place) as retained:
-        settings = Settings(
-            spool=place.path, retained=retained, report=wanted, flights=flights, rounds=rounds, seed=seed
+    with own_place(spool, "demo", keep=keep) as place:
+        settings = DemoSettings(
+            spool=place.spool, retained=_beside(place), report=wanted, flights=flights, rounds=rounds, seed=seed
         )
-        seen = Demo(settings, screen).run()
-        place.is_kept |= not seen.holds or bool(seen.report_failure)
-        _tell(seen, screen)
-    if as_json:
-        output.print_json(seen.as_dict() | {"kept": place.is_kept})
-    elif place.is_kept:
-        _tell_where(place.path, retained, screen)
-    _end(seen)
 
+        def show(screen: Screen) -> DemoOutcome:
+            seen = Demo(settings, screen).run()
+            place.is_kept |= bool(seen.report_failure)
+            _print_seen(seen, screen)
+            return seen
 
-def _end(seen: "Seen") -> None:
-    """Exit with what the proof and the report came to."""
-    if not seen.holds:
-        raise typer.Exit(ExitCode.NO)
+        seen = demonstrate(place, show, partial(_look_around, settings), as_json=as_json)
     if seen.report_failure:
         raise Failure(f"the report could not be made: {seen.report_failure}", ExitCode.UNUSABLE)
 
 
 def _place_of_report(report: Path) -> Path:
     """Return where the report goes, once it is known that it can: what is there is an earlier one, or nothing."""
-    from oms_journal.analysis.outdir import NotAReport, check_place
-
     try:
         is_replaced = check_place(report)
     except NotAReport as refused:
@@ -96,29 +83,22 @@ def _place_of_report(report: Path) -> Path:
     return report.absolute()
 
 
-@contextmanager
-def _beside(place: Place) -> Iterator[Path]:
-    """Yield where clean-up puts files aside: beside the spool directory, and it stays when that does."""
-    path = place.path.resolve()
+def _beside(place: Place) -> Path:
+    """Return where clean-up puts files aside: beside the spool directory."""
+    path = place.spool.resolve()
     path = path.with_name(f"{path.name}-retained")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise Usage(f"{path} is not an empty directory; the demo puts there what it cleans up")
-    try:
-        yield path
-    finally:
-        if not place.is_kept:
-            shutil.rmtree(path, ignore_errors=True)
+    return path
 
 
-def _tell_where(spool: Path, retained: Path, screen: Screen) -> None:
-    """Print how to look around in what is kept."""
-    paths = [shlex.quote(str(path)) for path in (spool, *([retained] if retained.exists() else []))]
-    screen.facts(
-        {"To look around:": f"oms stats --spool {paths[0]}", "Or:": f"oms analyze {' '.join(paths)} --out DIR"}
-    )
+def _look_around(settings: DemoSettings) -> Mapping[str, str]:
+    retained = [settings.retained] if settings.retained.exists() else []
+    paths = [shlex.quote(str(path)) for path in (settings.spool, *retained)]
+    return {"To look around:": f"oms stats --spool {paths[0]}", "Or:": f"oms analyze {' '.join(paths)} --out DIR"}
 
 
-def _tell(seen: "Seen", screen: Screen) -> None:
+def _print_seen(seen: DemoOutcome, screen: Screen) -> None:
     """Print what was seen, in figures, and the verdict."""
     screen.heading("What was seen")
     spool = seen.settings.spool
@@ -138,14 +118,5 @@ def _tell(seen: "Seen", screen: Screen) -> None:
         left = seen.bytes - seen.compaction.freed_bytes
         facts["files"] = f"{len(seen.files):,}, {size_text(seen.bytes)}; {size_text(left)} after clean-up"
     screen.facts(facts | {"took": f"{seen.seconds:.0f} s"})
-    screen.heading(_verdict(seen))
-    for text in seen.findings.texts:
-        screen.say(f"- {text}")
-    if more := seen.findings.count - len(seen.findings.texts):
-        screen.say(f"- and {more:,} more")
-
-
-def _verdict(seen: "Seen") -> str:
-    if seen.holds:
-        return f"Verdict: it holds. All {seen.acknowledged:,} acknowledged operations are there, none by half."
-    return f"Verdict: it does NOT hold; {counted(seen.findings.count, 'difference')}."
+    text = f"All {seen.acknowledged:,} acknowledged operations are there, none by half."
+    screen.verdict(text, seen.findings.texts, seen.findings.count, holds=seen.holds)

@@ -11,7 +11,7 @@ from oms_journal.recovery.report import RecoveryReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class DemoSettings:
     """What the demo is asked for."""
 
     spool: Path
@@ -48,10 +48,10 @@ class Round:
 
 
 @dataclass(slots=True, kw_only=True)
-class Seen:
+class DemoOutcome:
     """What was seen. Sizes in bytes, durations in seconds."""
 
-    settings: Settings
+    settings: DemoSettings
     flights: int = 0
     operations: int = 0  # that the table makes
     commits: int = 0

@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 
 from oms_journal.cli.demo.flights.table import Flights
-from oms_journal.cli.demo.flights.writers import Heard
+from oms_journal.cli.demo.flights.writers import WriterReports
 from oms_journal.database.database import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.operations import ENGINE_PREFIX
@@ -47,7 +47,7 @@ class UnderWay:
     absent: list[int] = field(default_factory=list)
 
 
-def compare(db: MessageDatabase, flights: Flights, heard: Heard, findings: Findings) -> UnderWay:
+def compare(db: MessageDatabase, flights: Flights, heard: WriterReports, findings: Findings) -> UnderWay:
     """Compare the undelivered messages with the table."""
     queues: dict[str, list[Message]] = {carrier.name: [] for carrier in flights.carriers}
     for message in db.undelivered():
@@ -70,7 +70,7 @@ def compare(db: MessageDatabase, flights: Flights, heard: Heard, findings: Findi
 class _Comparison:
     """Tells which rows messages are, and what is wrong with them."""
 
-    def __init__(self, flights: Flights, heard: Heard, findings: Findings) -> None:
+    def __init__(self, flights: Flights, heard: WriterReports, findings: Findings) -> None:
         self._flights = flights
         self._heard = heard
         self._findings = findings
@@ -127,7 +127,7 @@ class Reading:
     is what `compare` finds undelivered afterwards.
     """
 
-    def __init__(self, flights: Flights, heard: Heard, findings: Findings) -> None:
+    def __init__(self, flights: Flights, heard: WriterReports, findings: Findings) -> None:
         self._flights = flights
         self._heard = heard
         self._findings = findings

@@ -21,12 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from oms_journal.cli.demo.flights.outcome import Round, Seen, Settings
+from oms_journal.cli.demo.flights.outcome import DemoOutcome, DemoSettings, Round
 from oms_journal.cli.demo.flights.proof import Reading, UnderWay, compare
 from oms_journal.cli.demo.flights.report import Analyst, Reported
-from oms_journal.cli.demo.flights.table import Flights, load
+from oms_journal.cli.demo.flights.table import Flights, load_flights
 from oms_journal.cli.demo.flights.writer import options
-from oms_journal.cli.demo.flights.writers import Attempt, Heard
+from oms_journal.cli.demo.flights.writers import Attempt, WriterReports
 from oms_journal.cli.demo.screen import Screen
 from oms_journal.cli.output import Column, counted, number_column, size_text
 from oms_journal.cli.progress import ProgressBar
@@ -44,18 +44,20 @@ FILES_SHOWN = 12
 class Demo:
     """One run. `after_kill` is called with the spool before each recovery; what it does there is to be found."""
 
-    def __init__(self, settings: Settings, screen: Screen, after_kill: Callable[[Path], None] = lambda _: None) -> None:
-        self.seen = Seen(settings=settings)
+    def __init__(
+        self, settings: DemoSettings, screen: Screen, after_kill: Callable[[Path], None] = lambda _: None
+    ) -> None:
+        self.seen = DemoOutcome(settings=settings)
         self._settings = settings
         self._screen = screen
         self._after_kill = after_kill
         self._random = random.Random(settings.seed)
         self._flights: Flights
-        self._heard: Heard
+        self._heard: WriterReports
         self._reading: Reading
         self._files: list[Path] = []  # of the killed writers
 
-    def run(self) -> Seen:
+    def run(self) -> DemoOutcome:
         """Run all steps, up to the first at which something is not as it should be."""
         began = time.perf_counter()
         with ExitStack() as processes:
@@ -64,8 +66,8 @@ class Demo:
             first = processes.enter_context(Attempt())
             self._screen.heading("The flights that left New York City in 2013, as messages")
             with self._screen.bar("reading the table"):
-                self._flights = load(self._settings.flights)
-            self._heard = Heard(self._flights)
+                self._flights = load_flights(self._settings.flights)
+            self._heard = WriterReports(self._flights)
             self._introduce()
             self._write(processes, first)
             if not self.seen.findings.count:

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from oms_journal.cli.failures import ExitCode, Failure
 
-OPERATIONS_MAX = 64  # of one commit
+COMMIT_OPERATIONS_MAX = 64  # of one commit
 FLIGHTS = 336_776  # in the table
 DAY_MINUTES = 24 * 60
 KIND_BITS = 2
@@ -52,7 +52,7 @@ _HOUR, _MINUTE, _TIME_HOUR = (COLUMNS.index(name) for name in ("hour", "minute",
 _AS_JSON = "{" + ",".join(f'"{name}":"%s"' if name in TEXTS else f'"{name}":%s' for name in COLUMNS) + "}"
 
 
-class Kind(IntEnum):
+class EventKind(IntEnum):
     """What an event does to its flight's message."""
 
     ADD = 0
@@ -92,7 +92,7 @@ class Carrier:
         """Return how many operations the first commits have."""
         return self._ends[commit_count - 1] if commit_count else 0
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: EventKind) -> int:
         """Return how many events of a kind there are."""
         return sum(event & KIND_MASK == kind for event in self._events)
 
@@ -100,7 +100,7 @@ class Carrier:
         """Return the rows whose messages are undelivered after the first commits, in the order of their ADDs."""
         rows: dict[int, None] = {}
         for event in self._events[: self.operations(commit_count)]:
-            if event & KIND_MASK == Kind.ADD:
+            if event & KIND_MASK == EventKind.ADD:
                 rows[event >> KIND_BITS] = None
             else:
                 del rows[event >> KIND_BITS]
@@ -112,11 +112,11 @@ def _ends(events: Iterable[int]) -> Iterator[int]:
     added: set[int] = set()
     begin = end = 0
     for event in events:
-        if end - begin == OPERATIONS_MAX or (event & KIND_MASK != Kind.ADD and event >> KIND_BITS in added):
+        if end - begin == COMMIT_OPERATIONS_MAX or (event & KIND_MASK != EventKind.ADD and event >> KIND_BITS in added):
             yield end
             begin = end
             added.clear()
-        if event & KIND_MASK == Kind.ADD:
+        if event & KIND_MASK == EventKind.ADD:
             added.add(event >> KIND_BITS)
         end += 1
     if end > begin:
@@ -132,7 +132,7 @@ class Flights:
         self.commits = sum(map(len, self.carriers))
         self.operations = sum(carrier.operations(len(carrier)) for carrier in self.carriers)
         self.cancelled = 2 * len(rows) - self.operations
-        self.unrecorded = sum(carrier.count(Kind.DELETE) for carrier in self.carriers)
+        self.unrecorded = sum(carrier.count(EventKind.DELETE) for carrier in self.carriers)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -172,7 +172,7 @@ def events_of(rows: list[str], zones: Zones) -> dict[str, list[Event]]:
             hour = hours[fields[_TIME_HOUR]] = _hour(fields)
         departure = hour[0] + int(fields[_MINUTE])
         if fields[_DEPARTURE] == NONE:
-            mine.append((departure, row << KIND_BITS | Kind.ADD))
+            mine.append((departure, row << KIND_BITS | EventKind.ADD))
             continue
         departure += int(fields[_DELAY])
         is_on_record = fields[_ARRIVAL] != NONE
@@ -180,8 +180,10 @@ def events_of(rows: list[str], zones: Zones) -> dict[str, list[Event]]:
         zone, kind = zones.get(fields[_DESTINATION], ATLANTIC)
         shown = departure + zone + (hour[1] if kind == SUMMER_TIME else 0)  # by the clock at the destination
         under_way = (clock // 100 * 60 + clock % 100 - shown) % DAY_MINUTES or DAY_MINUTES
-        mine.append((departure, row << KIND_BITS | Kind.ADD))
-        mine.append((departure + under_way, row << KIND_BITS | (Kind.DELIVER if is_on_record else Kind.DELETE)))
+        mine.append((departure, row << KIND_BITS | EventKind.ADD))
+        mine.append(
+            (departure + under_way, row << KIND_BITS | (EventKind.DELIVER if is_on_record else EventKind.DELETE))
+        )
     return events
 
 
@@ -192,7 +194,7 @@ def _hour(fields: list[str]) -> tuple[int, int]:
     return int(moment.timestamp()) // 60, 60 * (from_utc - NEW_YORK)
 
 
-def load(count: int = FLIGHTS) -> Flights:
+def load_flights(count: int = FLIGHTS) -> Flights:
     """Return the first flights of the year; Failure where the table is not installed."""
     folder = _folder()
     with zipfile.ZipFile(folder / "flights.csv.zip") as packed, packed.open("flights.csv") as file:

@@ -11,15 +11,16 @@ import os
 import pickle
 import struct
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
+from oms_journal.cli.demo.children import work
 from oms_journal.cli.demo.flights.table import Carrier, Flights
-from oms_journal.cli.failures import meaning, tell
 from oms_journal.database.asynchronous import AsyncMessageDatabase
 from oms_journal.database.options import Options
-from oms_journal.journal.errors import JournalError, NotUndelivered
+from oms_journal.journal.errors import NotUndelivered
 
 RECORD = struct.Struct("<BBIQ")  # what, carrier, commit, number of the commit's first message
 STANDARD_OUTPUT = 1
@@ -97,16 +98,9 @@ async def _write(beginning: Beginning) -> None:
 
 
 def main() -> None:
-    """Write what standard input says."""
-    try:
-        asyncio.run(_write(pickle.load(sys.stdin.buffer)))
-    except EOFError:
-        return  # never needed
-    except BrokenPipeError:
-        sys.exit(1)  # nobody listens any more
-    except (JournalError, OSError) as failure:
-        tell(meaning(failure), as_json=False)
-        sys.exit(1)
+    """Write what standard input says; nothing when it says nothing, since it was never needed."""
+    with suppress(EOFError):
+        work(lambda: asyncio.run(_write(pickle.load(sys.stdin.buffer))))
 
 
 if __name__ == "__main__":

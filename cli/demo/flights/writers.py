@@ -2,25 +2,18 @@
 
 import os
 import pickle
-import subprocess
-import sys
 from array import array
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-import oms_journal
+from oms_journal.cli.demo.children import Child
 from oms_journal.cli.demo.flights.table import Flights
 from oms_journal.cli.demo.flights.writer import RECORD, Beginning, Report
-from oms_journal.cli.failures import ExitCode, Failure
 
 READ_BYTES = 4096 * RECORD.size
-ROOT = Path(oms_journal.__file__).parent.parent  # never the folder that holds the package's own folders
 
 
-class Heard:
+class WriterReports:
     """What all writers together have reported. `begun` and `durable` count commits, by carrier."""
 
     def __init__(self, flights: Flights) -> None:
@@ -62,34 +55,12 @@ class Heard:
         return Beginning(str(spool), str(retained), self._flights, list(self.durable), numbers)
 
 
-class Attempt:
+class Attempt(Child):
     """One writer, from its start to its end. It starts at once, and waits to be told where to begin."""
 
     def __init__(self) -> None:
-        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        self._child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "oms_journal.cli.demo.flights.writer"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": path},
-            start_new_session=True,  # Ctrl-C is for the parent, which then ends the writer
-        )
-        self.pid = self._child.pid
+        super().__init__("oms_journal.cli.demo.flights.writer", "the demo's writer")
         self._rest = b""  # the beginning of a record
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._child.kill()
-        self._child.wait()
-        for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
-            assert pipe is not None
-            with suppress(BrokenPipeError):  # what it was never told
-                pipe.close()
 
     def begin(self, beginning: Beginning) -> None:
         """Tell the writer where to begin."""
@@ -109,22 +80,8 @@ class Attempt:
             self._rest = data[end:]
             yield data[:end]
 
-    def kill(self) -> None:
-        """End the writer with SIGKILL, whatever it is doing."""
-        self._child.kill()
-        self._child.wait()
-
     def finish(self) -> None:
         """Let the writer close its database and end; Failure when it does not end well."""
         assert self._child.stdin is not None
         self._child.stdin.close()
-        if self._child.wait() != 0:
-            raise self.failure()
-
-    def failure(self) -> Failure:
-        """Return why the writer has ended by itself."""
-        assert self._child.stderr is not None
-        self._child.wait()
-        lines = self._child.stderr.read().decode(errors="replace").splitlines()
-        reason = lines[-1].removeprefix("oms: ") if lines else f"it ended with exit code {self._child.returncode}"
-        return Failure(f"the demo's writer failed: {reason}", ExitCode.UNUSABLE)
+        self.check()

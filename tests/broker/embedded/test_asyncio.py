@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import re
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -498,30 +497,6 @@ def test_a_wait_ends_when_it_said(tmp_path: Path) -> None:
             assert await bob.receive_unit() is None
 
     played(tmp_path, script)
-
-
-# Both kinds say the same.
-
-
-def verbs(kind: type) -> dict[str, str]:
-    found = {}
-    for name, value in vars(kind).items():
-        if not name.startswith("_") and callable(value):
-            found[name] = re.sub("Async|async_parts|session_parts", "", str(inspect.signature(value)))
-    return found
-
-
-def test_sessions_of_both_kinds_have_the_same_verbs() -> None:
-    assert verbs(Session) == verbs(AsyncSession)
-
-
-def test_what_sessions_give_out_has_the_same_verbs() -> None:
-    for name in ("SentUnit", "ReceivedUnit", "SentPublication", "ReceivedPublication", "Subscription"):
-        assert verbs(getattr(session_parts, name)) == verbs(getattr(async_parts, f"Async{name}")), name
-
-
-def test_brokers_of_both_kinds_have_the_same_verbs() -> None:
-    assert set(verbs(Broker)) | {"ask", "settled"} == set(verbs(AsyncBroker)), "a thread has nobody to be told later"
 
 
 def test_a_loop_that_ends_with_a_commit_under_way_ends_quietly(

@@ -402,3 +402,24 @@ def test_a_unit_that_is_always_given_back_ends_with_the_dead_letters(face: Face)
     assert call(face, bob, "receive_unit") is None
     dead = call(face, operator, "receive_unit")
     assert following(face, dead) == b"poison"
+
+
+def test_what_was_handed_in_may_be_changed_before_it_is_committed(face: Face) -> None:
+    alice, bob = logged_on(face, "ALICE"), logged_on(face, "BOB")
+    call(face, bob, "register", SERVICE)
+    service, body, properties = SERVICE.split("/"), bytearray(b"as it was"), {"key": "as it was"}
+    unit = call(face, alice, "unit_of_work", service)
+    service[2] = "WHITE"
+    call(face, unit, "send", body, properties=properties)
+    body[:2], properties["key"] = b"so", "changed"
+    call(face, unit, "commit")
+
+    received = call(face, bob, "receive_unit", SERVICE).first
+    assert (received.body, received.properties) == (b"as it was", {"key": "as it was"})
+
+
+def test_a_name_in_a_text_of_another_class_is_what_it_was_made_of(face: Face) -> None:
+    alice = logged_on(face, "ALICE")
+    sent = call(face, alice, "send", SERVICE, b"body")
+
+    assert call(face, alice, "query", StrangeText(sent.uowid)).uowid == sent.uowid

@@ -1,6 +1,7 @@
 """`oms serve --erase BROKER-ID`: the cold start of a server whose store holds something.
 
-In the sample there is a store before the erasure; the whole has one without, too.
+In the sample there is a store before the erasure; the whole has one without, too. Servers are processes; what is only
+there to be erased, and a start that is refused, need none of their own.
 """
 
 import json
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli_runner import oms_process
+from oms_journal import Broker
+from tests.support.cli_runner import oms
 from tests.support.stomp_server import Serving, Wire
 from tests.support.sweeps import split
 
@@ -23,7 +25,16 @@ def attribute_file(place: Path, text: str) -> Path:
     return file
 
 
-def fill(spool: Path, *arguments: str) -> None:
+def fill(spool: Path, attributes: Path | None = None) -> None:
+    """Let a broker's store hold one unit of work."""
+    with (
+        Broker.open(spool, attributes=attributes, create=True) as broker,
+        broker.session("SOMEBODY") as session,
+    ):
+        session.send("QUEUE/Q/-", b"precious")
+
+
+def serve_and_fill(spool: Path, *arguments: str) -> None:
     """Let a server's store hold one unit of work."""
     with Serving(spool, *arguments) as server:
         client = Wire(server.port)
@@ -33,14 +44,12 @@ def fill(spool: Path, *arguments: str) -> None:
 
 
 def queued(spool: Path) -> str:
-    return oms_process("list", spool=spool).stdout.decode()
+    return oms("list", spool=spool).stdout
 
 
 def refusal(*arguments: str, spool: Path, code: int = 4) -> str:
     """Return what a start that is refused says."""
-    done = oms_process("serve", *arguments, *FREE_PORTS, spool=spool)
-    assert done.returncode == code, done.stderr
-    return done.stderr.decode()
+    return oms("serve", *arguments, *FREE_PORTS, spool=spool, code=code).stderr
 
 
 def test_the_refusal_of_a_cold_start_says_the_command_that_confirms_it(tmp_path: Path) -> None:
@@ -79,7 +88,7 @@ def test_the_same_command_again_erases_nothing_that_came_behind_the_erasure(tmp_
     with Serving(spool, *command):
         pass
     assert "QUEUE/Q" not in queued(spool)
-    fill(spool, *command)  # nothing had come: there is nothing to lose
+    serve_and_fill(spool, *command)  # nothing had come: there is nothing to lose
 
     said = refusal(*command, spool=spool)
 
@@ -95,7 +104,7 @@ def test_the_same_command_again_erases_nothing_that_came_behind_the_erasure(tmp_
 
 def test_the_store_of_another_broker_is_erased_with_force_cold_and_its_own_id(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
-    fill(spool, str(attribute_file(tmp_path, "BROKER-ID=OTHER")))
+    fill(spool, attribute_file(tmp_path, "BROKER-ID=OTHER"))
     without = refusal("--erase", "OTHER", spool=spool)
     assert "FORCE-COLD=Y" in without and "--erase OTHER" in without
 

@@ -1,4 +1,4 @@
-"""What the suites of foreign clients found (docs/foreign-clients.md): their habits, on the wire of a real server."""
+"""What the suites of foreign clients found: their habits, on the wire of a real server."""
 
 import socket
 from collections.abc import Iterator

@@ -17,7 +17,7 @@ from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.start import PersistentStore, StoreFull, StoreUnavailable
 from oms_journal.database.options import Options
-from tests.database.test_holding import damaged
+from tests.database.test_holds import damaged
 from tests.support.broker_store_writer import KEPT, opened, turn_and_first
 from tests.support.broker_stores import DRIVERS, Driver, JournalDriver, added, contents, payloads, put
 from tests.support.crash_model import SPOOL

@@ -18,11 +18,20 @@ import pytest
 from oms_journal import MessageDatabase
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
-from oms_journal.cli.demo.broker import opened
-from oms_journal.cli.demo.chess.match import Match, Played, Settings, Visit, differences
+from oms_journal.cli.demo.chess.match import Match, MatchSettings, Played, Visit, differences
 from oms_journal.cli.demo.chess.pgn import OPERA, Game, PgnError, Side, numbered, parse, read, written
 from oms_journal.cli.demo.chess.scoresheet import Score, Sheet, sheet_path
-from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, SERVICE, TOKEN, Call, Outcome, Said, step
+from oms_journal.cli.demo.chess.step import (
+    ATTRIBUTES,
+    BROKER_ID,
+    SERVICE,
+    TOKEN,
+    Call,
+    Outcome,
+    Said,
+    open_broker,
+    step,
+)
 from oms_journal.cli.failures import Failure
 from tests.support.cli_runner import command_line, environment, oms, oms_json
 from tests.support.sweeps import for_each
@@ -155,7 +164,7 @@ class Desk:
 
     def come(self, side: Side, *, looks: bool = False) -> Outcome:
         """Make a step of the side, with a broker of its own."""
-        with opened(self.spool, BROKER_ID, **ATTRIBUTES) as broker:
+        with open_broker(self.spool, BROKER_ID, **ATTRIBUTES) as broker:
             return self.sit(broker, side, looks=looks)
 
     def play(self) -> None:
@@ -225,7 +234,7 @@ def test_who_has_moved_waits_and_who_comes_first_as_black_finds_no_game(desk: De
 
 
 def test_a_move_that_the_other_side_is_about_to_answer_is_waited_for(desk: Desk) -> None:
-    with opened(desk.spool, BROKER_ID, **ATTRIBUTES) as broker:
+    with open_broker(desk.spool, BROKER_ID, **ATTRIBUTES) as broker:
         desk.sit(broker, WHITE)
         with broker.session("BLACK", token=TOKEN) as black:
             black.register(SERVICE)
@@ -236,7 +245,7 @@ def test_a_move_that_the_other_side_is_about_to_answer_is_waited_for(desk: Desk)
 
 def test_a_move_that_nobody_received_within_its_lifetime_is_lost(desk: Desk) -> None:
     given: dict[str, Any] = {**ATTRIBUTES, "uwtime": "1S", "tick_seconds": 0.02}
-    with opened(desk.spool, BROKER_ID, **given) as broker:
+    with open_broker(desk.spool, BROKER_ID, **given) as broker:
         desk.sit(broker, WHITE)
         outcome = Outcome.WAITS
         while outcome is Outcome.WAITS:
@@ -259,7 +268,7 @@ def test_who_only_looks_gives_the_move_back(desk: Desk) -> None:
 
 
 def test_what_is_no_move_is_given_back_and_said(desk: Desk) -> None:
-    with opened(desk.spool, BROKER_ID, **ATTRIBUTES) as broker, broker.session("WHITE", token=TOKEN) as white:
+    with open_broker(desk.spool, BROKER_ID, **ATTRIBUTES) as broker, broker.session("WHITE", token=TOKEN) as white:
         unit = white.send(SERVICE, b"Knight to king's bishop three")
         with pytest.raises(Failure, match="is no move"):
             desk.sit(broker, BLACK)
@@ -435,13 +444,13 @@ def _emptied(spool: Path) -> str:
 
 def match(folder: Path, watch: Callable[[Visit], None], kills: int = 0) -> Played:
     game = Game(("e4", "*"), {})
-    return Match(Settings(spool=folder / "spool", game=game, kills=kills, seed=1), watch).run()
+    return Match(MatchSettings(spool=folder / "spool", game=game, kills=kills, seed=1), watch).run()
 
 
 def test_a_move_that_got_lost_ends_the_game_with_a_finding(tmp_path: Path) -> None:
     def steal(visit: Visit) -> None:
         if visit.side is WHITE and visit.outcome is Outcome.MOVED:
-            with opened(tmp_path / "spool", BROKER_ID) as broker, broker.session("BLACK", token="THIEF") as thief:
+            with open_broker(tmp_path / "spool", BROKER_ID) as broker, broker.session("BLACK", token="THIEF") as thief:
                 thief.register(SERVICE)
                 unit = thief.receive_unit(SERVICE)
                 assert unit is not None
@@ -462,7 +471,7 @@ def test_a_game_that_does_not_hold_is_told_and_its_directory_is_kept(
         def run(self) -> Played:
             return replace(super().run(), findings=["white has recorded Qe9"])
 
-    monkeypatch.setattr("oms_journal.cli.demo.chess.match.Match", Forging)
+    monkeypatch.setattr("oms_journal.cli.demo.chess.command.Match", Forging)
 
     result = oms("chess", "--pgn", str(pgn(tmp_path, ("*",))), "--kills", "0", code=1)
 
@@ -571,7 +580,7 @@ def test_a_directory_without_a_game_is_refused(
 
 
 def test_a_directory_that_a_running_broker_has_is_refused_as_locked(desk: Desk) -> None:
-    with opened(desk.spool, BROKER_ID, **ATTRIBUTES) as broker:
+    with open_broker(desk.spool, BROKER_ID, **ATTRIBUTES) as broker:
         desk.sit(broker, WHITE)
         result = oms("chess", "black", "--spool", str(desk.spool), code=3)
 

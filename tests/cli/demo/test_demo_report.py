@@ -17,10 +17,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="not installed: pip install -e '.[analysis]'")
 
-from oms_journal.cli.demo.flights.outcome import Settings
+from oms_journal.cli.demo.flights.outcome import DemoSettings
 from oms_journal.cli.demo.flights.report import Analyst, Reported
 from oms_journal.cli.demo.flights.run import Demo
-from oms_journal.cli.demo.flights.table import load
+from oms_journal.cli.demo.flights.table import load_flights
 from oms_journal.cli.demo.screen import Screen
 from tests.support.cli_runner import command_line, environment, oms
 from tests.support.left_running import after_a_while, has_begun_java, of_session
@@ -139,7 +139,7 @@ def test_without_spark_or_java_one_line_says_what_to_install_and_the_verdict_sta
 def test_a_place_that_holds_something_else_is_refused_before_anything_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oms_journal.cli.demo.flights.run.Demo", None)
+    monkeypatch.setattr("oms_journal.cli.demo.flights.command.Demo", None)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
@@ -174,8 +174,8 @@ class Forging(Analyst):
 
 @with_table
 def test_a_report_that_counts_other_operations_than_the_table_is_found(tmp_path: Path) -> None:
-    settings = Settings(spool=tmp_path, retained=tmp_path, report=tmp_path, flights=100, rounds=0, seed=1)
-    flights = load(100)
+    settings = DemoSettings(spool=tmp_path, retained=tmp_path, report=tmp_path, flights=100, rounds=0, seed=1)
+    flights = load_flights(100)
 
     def found(operations: int, undelivered: int) -> list[str]:
         demo = Demo(settings, Screen(is_silent=True))

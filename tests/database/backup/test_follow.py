@@ -235,4 +235,4 @@ def test_a_crash_of_the_database_costs_the_backup_nothing() -> None:
 
 def _again(database: Unattended) -> None:
     """Let the clean-up that a start does be over."""
-    database.tend()
+    database.maintain()

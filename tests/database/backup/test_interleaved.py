@@ -16,6 +16,7 @@ from tests.database.backup.interleaved import ReadInParts, Stepwise
 from tests.support.backup_model import BACKUP, COPIED, LINKED, History, RecordedWriter, backed_up, grown
 from tests.support.crash_model import SPOOL, Account, open_unattended, workload
 from tests.support.faulty_disk import SimulatedDisk
+from tests.support.sweeps import Share, in_two_sizes
 
 ROUNDS = 60
 SCENES = range(2)
@@ -62,10 +63,13 @@ class _Scene:
             yield self.chance.randint(1, 3) if self.chance.random() < often else 0
 
 
+@in_two_sizes
 @pytest.mark.parametrize("options", WAYS)
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_backup_finds_no_damage_wherever_the_writer_goes_on(moment: str, options: BackupOptions) -> None:
-    for seed in SCENES:
+def test_a_backup_finds_no_damage_wherever_the_writer_goes_on(
+    moment: str, options: BackupOptions, share: Share
+) -> None:
+    for seed in share.of(SCENES, 1):
         scene = _Scene(seed)
         patient = replace(options, wait=_going(scene.writer))
         backups = []
@@ -81,9 +85,10 @@ def _going(writer: Stepwise) -> Callable[[float], None]:
     return lambda _: writer.go(3)
 
 
+@in_two_sizes
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_validation_finds_no_damage_wherever_the_writer_goes_on(moment: str) -> None:
-    for seed in SCENES:
+def test_validation_finds_no_damage_wherever_the_writer_goes_on(moment: str, share: Share) -> None:
+    for seed in share.of(SCENES, 1):
         for disk in _Scene(seed).seen_at(moment):
             reports = validate_directory(SPOOL, disk)
             assert [report for report in reports if report.verdict is Verdict.DAMAGED] == []

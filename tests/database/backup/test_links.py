@@ -103,7 +103,7 @@ def test_a_footer_that_makes_its_file_longer_is_not_seen_before_it_is_durable(si
         try:
             database.add("q", bytes(size + nth))  # more than a data file takes: it gets one of its own
             database.add("q", b"in the next one")
-            database.tend()
+            database.maintain()
         except (JournalError, OSError):
             disk.faults.clear()
             links.check()

@@ -11,11 +11,11 @@ import pytest
 
 from oms_journal import DatabaseView, Message, MessageDatabase
 from oms_journal.database.backup.restore import RestoreReport
-from oms_journal.database.bulk.locked import Standstill
+from oms_journal.database.bulk.locked import LockedView
 from oms_journal.database.lookup import look_up
 from oms_journal.journal import names
 from oms_journal.journal.errors import DatabaseLocked, DiskError, RestoreRefused, RestoreUnfinished
-from oms_journal.journal.lock import Ownership
+from oms_journal.journal.lock import DirectoryLock
 from oms_journal.recovery.startup import RecoveryOptions, start
 from oms_journal.recovery.validation import validate_directory
 from tests.support.crash_model import SPOOL, Account, State, Unattended, Writer, state_of, workload
@@ -271,7 +271,7 @@ def _check_whole_or_unfinished(disk: SimulatedDisk, was: Made, *, closed: bool) 
             lambda: DatabaseView.open(NEW, disk=disk),
             lambda: look_up(NEW, 1, disk=disk),
             lambda: validate_directory(NEW, disk),
-            lambda: Standstill.open(NEW, disk=disk),
+            lambda: LockedView.open(NEW, disk=disk),
         ):
             with pytest.raises(RestoreUnfinished, match="run `oms restore` again"):
                 look()
@@ -429,7 +429,7 @@ def test_beside_another_restore_into_the_same_directory_it_is_locked_out() -> No
     was = made(rounds=4)
     was.disk.make_directory(NEW)
     was.disk.put(NEW / names.RESTORE, b"")
-    with_lock = Ownership.acquire(was.disk, NEW)
+    with_lock = DirectoryLock.acquire(was.disk, NEW)
     with pytest.raises(DatabaseLocked):
         restored(was.disk)
     with_lock.close()

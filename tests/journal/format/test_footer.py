@@ -23,7 +23,7 @@ from oms_journal.journal.format.footer import (
     SUMMARY,
     TRAILER,
     BadFooter,
-    Columns,
+    FooterColumns,
     Summary,
     decode_contents,
     decode_summary,
@@ -31,10 +31,10 @@ from oms_journal.journal.format.footer import (
     trailer_size,
 )
 from oms_journal.journal.format.headers import ALIGNMENT_MIN, CHECKSUM, HEADER_SIZE, FileHeader, encode_headers, xxh3
-from oms_journal.journal.format.records import MOVED, encode_properties
+from oms_journal.journal.format.records import MOVED, Added, encode_properties
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
-from oms_journal.journal.writing.draft import Added, Composer
+from oms_journal.journal.writing.draft import CommitBuilder
 from oms_journal.journal.writing.log import Journal, JournalSettings, Opening
 
 HEADER = FileHeader(
@@ -274,7 +274,7 @@ def test_a_sealed_file_obeys_its_limit_whatever_is_in_it(seed: int, alignment: i
     limit = 8192
     writing = journal(tmp_path, limit, alignment=alignment)
     for number in range(120):
-        composer = Composer()
+        composer = CommitBuilder()
         _compose(composer, chance, number)
         formed = writing.form([composer.draft()])
         assert formed.group is not None
@@ -288,7 +288,7 @@ def test_a_sealed_file_obeys_its_limit_whatever_is_in_it(seed: int, alignment: i
     assert sum(sizes) / len(sizes) > limit // 2
 
 
-def _compose(composer: Composer, chance: random.Random, number: int) -> None:
+def _compose(composer: CommitBuilder, chance: random.Random, number: int) -> None:
     queue = f"queue {chance.randrange(40)}".encode()
     payloads = [chance.randbytes(chance.randrange(30)) for _ in range(chance.randrange(1, 5))]
     match chance.randrange(6):
@@ -311,7 +311,7 @@ def _compose(composer: Composer, chance: random.Random, number: int) -> None:
 
 def test_the_ranges_tell_what_a_file_holds(tmp_path: Path) -> None:
     writing = journal(tmp_path, 1 << 20)
-    composer = Composer()
+    composer = CommitBuilder()
     composer.add(Added(queue=b"q", payloads=[b"a", b"b"]))
     composer.add(Added(queue=b"q", payloads=[b"c"], flags=MOVED, numbers=[5], first_times=[-44]))
     composer.remove(Operation.DELIVER, b"q", np.array([7, 8, 900], np.uint64))
@@ -352,7 +352,7 @@ def numbers_of(column: npt.NDArray[np.int64]) -> list[int]:
 def test_the_first_time_stands_only_where_a_message_was_moved(tmp_path: Path) -> None:
     writing = journal(tmp_path, 1 << 20)
     for flags_, numbers in ((0, ()), (MOVED, (5,)), (0, ())):
-        composer = Composer()
+        composer = CommitBuilder()
         composer.add(Added(queue=b"q", payloads=[b"a"], flags=flags_, numbers=numbers, first_times=[-9] * len(numbers)))
         formed = writing.form([composer.draft()])
         assert formed.group is not None
@@ -382,5 +382,5 @@ def test_a_column_read_narrowly_has_the_same_values(values: list[int], unit: int
 
     columns = decode_contents(data, summary).columns
 
-    assert isinstance(columns, Columns)
+    assert isinstance(columns, FooterColumns)
     assert columns.narrow("number", unit).tolist() == values

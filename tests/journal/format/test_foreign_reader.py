@@ -1,4 +1,4 @@
-"""Another reader, made from journal/FORMAT.md alone, reads what we write as we do."""
+"""Another reader, made from docs/reference/format.md alone, reads what we write as we do."""
 
 import ast
 import random

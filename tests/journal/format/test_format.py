@@ -21,8 +21,8 @@ from oms_journal.journal.format.headers import (
     HEADER_SIZE,
     HEADERS_SIZE,
     BadHeader,
+    Ending,
     FileHeader,
-    Previous,
     align,
     decode_header,
     encode_header,
@@ -36,7 +36,7 @@ I64 = st.integers(-(2**63), 2**63 - 1)
 ID = st.binary(min_size=16, max_size=16)
 HEADER = FileHeader(
     database=b"database" * 2, identity=0x1234, sequence=3, owner=7, next_message=100, next_commit=50, low_water=2,
-    created=1_767_225_600_000_000, previous=Previous(sequence=2, identity=0x99, end=4096, commit=49, chain=0xABC),
+    created=1_767_225_600_000_000, previous=Ending(sequence=2, identity=0x99, end=4096, commit=49, chain=0xABC),
 )  # fmt: skip
 IDENTITY = 0xFEDC_BA98_7654_3210  # high enough for identity + offset to pass 2^64
 RECORDS = b"records of this frame..."
@@ -68,7 +68,7 @@ def flipped(data: bytes, bit: int) -> bytes:
         FileHeader, database=ID, parent=ID, parent_sequence=U64, identity=U64, sequence=U64, owner=U64,
         next_message=U64, next_commit=U64, low_water=U64, created=I64,
         alignment=st.sampled_from([8 << n for n in range(10)]),
-        previous=st.builds(Previous, sequence=U64, identity=U64, end=U64, commit=U64, chain=U64),
+        previous=st.builds(Ending, sequence=U64, identity=U64, end=U64, commit=U64, chain=U64),
     )
 )  # fmt: skip
 def test_a_header_comes_back_as_it_was(header: FileHeader) -> None:

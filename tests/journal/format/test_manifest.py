@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oms_journal import BackupUnfinished, DatabaseView, IsBackup, ManifestDamaged, MessageDatabase, NewerFormat
-from oms_journal.database.bulk.locked import Standstill
+from oms_journal.database.bulk.locked import LockedView
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format import manifest
-from oms_journal.journal.format.headers import Previous, xxh3
+from oms_journal.journal.format.headers import Ending, xxh3
 from oms_journal.journal.format.manifest import BackupFile, BadManifest, Manifest, decode, encode
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile, require_header
@@ -41,7 +41,7 @@ manifests = st.builds(
     parent=st.binary(min_size=16, max_size=16),
     parent_sequence=numbers,
     low_water=numbers,
-    tail=st.builds(Previous, sequence=numbers, identity=numbers, end=numbers, commit=numbers, chain=numbers),
+    tail=st.builds(Ending, sequence=numbers, identity=numbers, end=numbers, commit=numbers, chain=numbers),
     next_message=numbers,
     next_commit=numbers,
     owner=numbers,
@@ -56,7 +56,7 @@ EXAMPLE = Manifest(
     parent=bytes(range(16, 32)),
     parent_sequence=2,
     low_water=3,
-    tail=Previous(sequence=4, identity=0x1122334455667788, end=1000, commit=17, chain=0x99AABBCCDDEEFF00),
+    tail=Ending(sequence=4, identity=0x1122334455667788, end=1000, commit=17, chain=0x99AABBCCDDEEFF00),
     next_message=42,
     next_commit=18,
     owner=5,
@@ -199,7 +199,7 @@ def test_a_backup_is_read_and_never_opened_for_writing(tmp_path: Path) -> None:
     with pytest.raises(IsBackup):
         MessageDatabase.open(tmp_path)
     with pytest.raises(IsBackup):
-        Standstill.open(tmp_path)
+        LockedView.open(tmp_path)
 
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     with DatabaseView.open(tmp_path) as view:
@@ -255,6 +255,6 @@ def _of_first_frames(directory: Path, count: int) -> Manifest:
     commit = frames[-1].commit if frames else header.next_commit - 1
     return Manifest(
         database=header.database,
-        tail=Previous(sequence=1, identity=header.identity, end=end, commit=commit, chain=chain),
+        tail=Ending(sequence=1, identity=header.identity, end=end, commit=commit, chain=chain),
         files=(BackupFile(sequence=1, identity=header.identity, size=end, checksum=xxh3(data[:end]), is_sealed=False),),
     )

@@ -18,6 +18,7 @@ from oms_journal.journal.format.records import (
     PROPERTIES,
     RECORD,
     WHOLE_COMMIT,
+    Added,
     BadRecord,
     Numbers,
     decode_properties,
@@ -31,7 +32,7 @@ from oms_journal.journal.format.records import (
     encode_set,
 )
 from oms_journal.journal.operations import PROPERTIES_BYTES_MAX, Operation
-from oms_journal.journal.writing.draft import Added, Composer, Draft
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 from tests.support.sweeps import for_each
 
 NAMES = st.binary(min_size=1, max_size=255)
@@ -51,7 +52,7 @@ def added(draft: Draft) -> bytes:
 
 
 def one_add(given: Added) -> Draft:
-    composer = Composer()
+    composer = CommitBuilder()
     composer.add(given)
     return composer.draft()
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from oms_journal.journal.format.contents import BULK_FRAMES_MIN, COLUMNS, Tables, rows_of
 from oms_journal.journal.format.frames import FRAME_SIZE
-from oms_journal.journal.format.records import MOVED, decode_records
+from oms_journal.journal.format.records import MOVED, Added, decode_records
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import Added, Composer
+from oms_journal.journal.writing.draft import CommitBuilder
 from oms_journal.journal.writing.groups import form
-from oms_journal.journal.writing.single import Place
+from oms_journal.journal.writing.single import WritePosition
 
 NAMES = st.sampled_from([b"q", b"orders", b"a queue with a rather long name", b"q" * 255, b"\0", b"q\0"])
 PAYLOADS = st.lists(st.sampled_from([b"", b"x", b"y" * 300]), min_size=1, max_size=5)
@@ -35,8 +35,8 @@ def records(draw: st.DrawFn) -> tuple[Any, ...]:
     return kind, name, draw(st.sampled_from([b"", b"value", b"v" * 200]))
 
 
-def _compose(commit: list[tuple[Any, ...]]) -> Composer:
-    composer = Composer()
+def _compose(commit: list[tuple[Any, ...]]) -> CommitBuilder:
+    composer = CommitBuilder()
     for kind, name, *rest in commit:
         if kind == Operation.ADD:
             payloads, producer, properties, is_moved = rest
@@ -63,7 +63,9 @@ def _compose(commit: list[tuple[Any, ...]]) -> Composer:
 
 def heads_of(commits: list[list[tuple[Any, ...]]]) -> tuple[list[bytes], "array[int]"]:
     """Return the heads and offsets of the frames, one a commit."""
-    place = Place(identity=5, sequence=1, owner=3, alignment=8, offset=768, synced=0, next_message=10, next_commit=20)
+    place = WritePosition(
+        identity=5, sequence=1, owner=3, alignment=8, offset=768, synced=0, next_message=10, next_commit=20
+    )
     heads: list[bytes] = []
     offsets = array("Q")
     for number, commit in enumerate(commits):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.journal.iotest.place import Mount, Place, find_mount, look_at, parse_mounts
+from oms_journal.journal.iotest.place import Device, Mount, find_mount, look_at, parse_mounts
 from oms_journal.journal.iotest.report import (
     MethodRates,
     SyncFacts,
@@ -19,7 +19,7 @@ from oms_journal.journal.iotest.report import (
 )
 from tests.support.sweeps import for_each
 
-PLACE = Place(
+PLACE = Device(
     directory="/spool",
     mount=Mount("/", file_system="ext4", source="/dev/sda1", options=("rw",)),
     device="sda",
@@ -99,7 +99,7 @@ def test_a_device_that_takes_its_time_and_is_flushed_seems_to_sync() -> None:
         (PLACE, replace(FACTS, flushes=0), "1000 syncs returned"),
     ],
 )
-def test_each_kind_of_evidence_is_enough_and_says_what_was_seen(place: Place, facts: SyncFacts, says: str) -> None:
+def test_each_kind_of_evidence_is_enough_and_says_what_was_seen(place: Device, facts: SyncFacts, says: str) -> None:
     verdict = judge_sync(place, facts)
 
     assert not verdict.seems_to_sync
@@ -119,7 +119,7 @@ def test_each_kind_of_evidence_is_enough_and_says_what_was_seen(place: Place, fa
         ),
     ],
 )
-def test_what_has_an_honest_explanation_is_no_evidence(place: Place, facts: SyncFacts) -> None:
+def test_what_has_an_honest_explanation_is_no_evidence(place: Device, facts: SyncFacts) -> None:
     assert judge_sync(place, facts).seems_to_sync
 
 
@@ -133,7 +133,7 @@ def test_what_has_an_honest_explanation_is_no_evidence(place: Place, facts: Sync
         (replace(PLACE, mount=Mount("/", "fuse.sshfs", "host:/", ())), "fuse.sshfs"),
     ],
 )
-def test_who_else_could_spoil_it_is_a_hint(place: Place, says: str) -> None:
+def test_who_else_could_spoil_it_is_a_hint(place: Device, says: str) -> None:
     verdict = judge_sync(place, FACTS)
 
     assert verdict.seems_to_sync

@@ -14,9 +14,9 @@ from oms_journal.journal.errors import FormatError, JournalError
 from oms_journal.journal.format.contents import Contents, empty_columns
 from oms_journal.journal.format.footer import BadFooter, encode_footer
 from oms_journal.journal.format.frames import FRAME_SIZE, GAP, encode_frame_head
-from oms_journal.journal.format.headers import FileHeader, Previous, align, encode_headers, xxh3
+from oms_journal.journal.format.headers import Ending, FileHeader, align, encode_headers, xxh3
 from oms_journal.journal.format.records import MOVED, RECORD, SET_SIZE, encode_drop, encode_gap, encode_put, padded
-from oms_journal.journal.lock import Ownership, read_holder
+from oms_journal.journal.lock import DirectoryLock, read_holder
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
@@ -115,7 +115,7 @@ def test_files_whose_messages_do_not_ascend_are_refused_in_words(tmp_path: Path,
 def test_a_file_that_is_said_to_end_where_none_can_is_refused_in_words(
     tmp_path: Path, end: int, is_there: bool
 ) -> None:
-    previous = Previous(sequence=1, identity=HEADER.identity, end=end, commit=1)
+    previous = Ending(sequence=1, identity=HEADER.identity, end=end, commit=1)
     header = replace(HEADER, sequence=2, identity=6, next_message=2, next_commit=2, previous=previous)
     if is_there:
         (tmp_path / str(DataFileName(1))).write_bytes(file_of(_adds(b"q", 1, first=1), 1))
@@ -209,7 +209,7 @@ def test_a_dump_says_that_the_last_frames_of_a_sealed_file_were_zeroed(tmp_path:
 def test_a_lock_file_that_names_no_owner_is_nobodys_to_take(tmp_path: Path, content: bytes) -> None:
     (tmp_path / names.LOCK).write_bytes(content)
 
-    for read in (lambda: read_holder(RealDisk(), tmp_path), lambda: Ownership.acquire(RealDisk(), tmp_path)):
+    for read in (lambda: read_holder(RealDisk(), tmp_path), lambda: DirectoryLock.acquire(RealDisk(), tmp_path)):
         with pytest.raises(JournalError):
             read()
     assert (tmp_path / names.LOCK).read_bytes() == content

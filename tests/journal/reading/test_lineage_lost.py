@@ -32,7 +32,7 @@ def lineage(*, closes: bool = True) -> SimulatedDisk:
         parent.add("q", b"%d" % number * 300)
     parent.vouch()
     backed_up(disk)
-    parent._journal.tend()  # the next file is prepared: nobody can read its header
+    parent._journal.maintain()  # the next file is prepared: nobody can read its header
     if closes:
         parent.close()
     restored(disk, BACKUP, CHILD)

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from oms_journal.journal.format.frames import FrameHeader, decode_frame
 from oms_journal.journal.format.headers import align, xxh3
-from oms_journal.journal.format.records import decode_records
+from oms_journal.journal.format.records import Added, decode_records
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.walk import payloads
-from oms_journal.journal.writing.draft import Added, Composer, Draft
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 from oms_journal.journal.writing.groups import AnyDraft, Group, form
-from oms_journal.journal.writing.single import Place, PlainAdds, QueueTemplate, form_one
+from oms_journal.journal.writing.single import PlainAdds, QueueTemplate, WritePosition, form_one
 
-PLACE = Place(
+PLACE = WritePosition(
     identity=2**64 - 5, sequence=3, owner=7, alignment=8, offset=4096, synced=2000, next_message=1000, next_commit=40
 )
 TIME = -77
@@ -25,7 +25,7 @@ ALIGNMENTS = st.sampled_from([8 << n for n in range(10)])
 
 
 def composed(queue: bytes, *given: bytes) -> Draft:
-    composer = Composer()
+    composer = CommitBuilder()
     composer.add(Added(queue=queue, payloads=given))
     return composer.draft()
 
@@ -36,7 +36,7 @@ def plain(messages: list[tuple[bytes, bytes]]) -> PlainAdds:
 
 
 def removal() -> Draft:
-    composer = Composer()
+    composer = CommitBuilder()
     composer.remove(Operation.DELIVER, b"queue", np.array([1, 2, 9], np.uint64))
     return composer.draft()
 
@@ -45,7 +45,7 @@ def written(group: Group) -> bytes:
     return b"".join(bytes(buffer) for buffer in group.buffers)
 
 
-def frames_of(group: Group, place: Place) -> list[FrameHeader]:
+def frames_of(group: Group, place: WritePosition) -> list[FrameHeader]:
     """Return the group's frames as a reader finds them."""
     data, found = written(group), []
     at = align(place.offset, place.alignment)
@@ -135,7 +135,7 @@ def test_a_group_of_more_than_a_mebibyte_has_the_same_bytes_uncopied() -> None:
 
 
 def test_an_empty_commit_is_a_frame_that_only_vouches() -> None:
-    group = form(PLACE, [Composer().draft()], time=TIME)
+    group = form(PLACE, [CommitBuilder().draft()], time=TIME)
 
     (frame,) = frames_of(group, PLACE)
 

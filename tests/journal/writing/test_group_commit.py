@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal import CommitFailed, DatabaseClosed, MessageDatabase, NotAttempted, NotUndelivered, OutcomeUnknown
+from oms_journal.journal.writing.group_commit import GroupCommit
 from tests.support.small_files import MODEST
 from tests.support.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
@@ -294,3 +295,21 @@ def test_a_commit_that_was_past_the_door_when_the_database_closed_writes_nothing
 
     assert isinstance(late.failure, DatabaseClosed | NotAttempted)
     assert (sorted(path.name for path in tmp_path.iterdir()), disk.write_count) == before
+
+
+def test_who_queues_up_leads_or_hands_on_has_the_lock(db: MessageDatabase) -> None:
+    unguarded: list[str] = []
+
+    class Watched(GroupCommit):
+        def __getattribute__(self, name: str) -> object:
+            if name in ("_queue", "_leading") and not self._lock.locked():
+                unguarded.append(name)
+            return super().__getattribute__(name)
+
+    db.group.__class__ = Watched
+    db.add("q", b"alone")
+    db.group.commit_many([db.drafting.encode.one_add("q", payload) for payload in (b"one", b"two")])
+    db.group.__class__ = GroupCommit
+
+    assert [message.payload for message in db.undelivered("q")] == [b"alone", b"one", b"two"]
+    assert unguarded == []

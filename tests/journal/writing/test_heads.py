@@ -19,7 +19,7 @@ from oms_journal.journal.format.heads import ALIKE_BYTES_MAX, ALIKE_MIN, PACK_CO
 from oms_journal.journal.format.records import VALUE_HEAD_BYTES
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.writing.groups import form
-from oms_journal.journal.writing.single import Place, QueueTemplate
+from oms_journal.journal.writing.single import QueueTemplate, WritePosition
 from oms_journal.journal.writing.unit import SentDraft
 from tests.journal.format.test_rows import heads_of, records
 
@@ -133,7 +133,9 @@ def _units(first: int, count: int) -> list[SentDraft]:
 
 def test_what_a_footer_wants_of_a_unit_of_work_takes_few_bytes_until_it_is_made() -> None:
     """A unit of work that waits may take 300 bytes in all, wherever it lies."""
-    place = Place(identity=5, sequence=1, owner=3, alignment=8, offset=768, synced=0, next_message=10, next_commit=20)
+    place = WritePosition(
+        identity=5, sequence=1, owner=3, alignment=8, offset=768, synced=0, next_message=10, next_commit=20
+    )
     builder = ContentsBuilder()
 
     def send(numbers: Sequence[int]) -> int:

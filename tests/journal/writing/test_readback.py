@@ -8,8 +8,9 @@ import pytest
 
 from oms_journal import MessageDatabase, UnreadableCommit
 from oms_journal.database.drafting import first_number
+from oms_journal.journal.format.records import Added
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import Added, Composer, Draft, draft_plain
+from oms_journal.journal.writing.draft import CommitBuilder, Draft, draft_plain
 from oms_journal.journal.writing.groups import AnyDraft
 from oms_journal.journal.writing.single import QueueTemplate
 from oms_journal.journal.writing.unit import NewRun, RemovedRun, draft_unit
@@ -130,14 +131,14 @@ def test_nothing_is_read_back_unless_it_is_asked_for(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Composer().add(Added(queue=b"q", payloads=[])),
-        lambda: Composer().add(Added(queue=b"", payloads=[b""])),
-        lambda: Composer().add(Added(queue=b"q" * 256, payloads=[b""])),
-        lambda: Composer().remove(Operation.DELIVER, b"q", np.array([], np.uint64)),
-        lambda: Composer().remove(Operation.DELIVER, b"q", np.array([2, 2], np.uint64)),
-        lambda: Composer().remove(Operation.DELETE, b"q", np.array([3, 2], np.uint64)),
-        lambda: Composer().put(b"", b""),
-        lambda: Composer().drop(b"k" * 256),
+        lambda: CommitBuilder().add(Added(queue=b"q", payloads=[])),
+        lambda: CommitBuilder().add(Added(queue=b"", payloads=[b""])),
+        lambda: CommitBuilder().add(Added(queue=b"q" * 256, payloads=[b""])),
+        lambda: CommitBuilder().remove(Operation.DELIVER, b"q", np.array([], np.uint64)),
+        lambda: CommitBuilder().remove(Operation.DELIVER, b"q", np.array([2, 2], np.uint64)),
+        lambda: CommitBuilder().remove(Operation.DELETE, b"q", np.array([3, 2], np.uint64)),
+        lambda: CommitBuilder().put(b"", b""),
+        lambda: CommitBuilder().drop(b"k" * 256),
         lambda: draft_plain(b"q", [], []),
         lambda: draft_plain(b"q", [b""], []),
         lambda: draft_plain(b"", [b""], [0]),
@@ -153,7 +154,7 @@ def test_a_draft_that_cannot_be_is_refused_when_it_is_made(make: Callable[[], ob
 
 def test_a_list_that_changes_between_a_record_and_its_draft_is_noticed() -> None:
     payloads: list[bytes] = [b"one", b"two"]
-    composer = Composer()
+    composer = CommitBuilder()
     composer.add(Added(queue=b"q", payloads=payloads))
     composer._payload[0] = b"three"
     with pytest.raises(UnreadableCommit, match="8 bytes of payloads where its records say 6"):

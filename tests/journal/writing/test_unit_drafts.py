@@ -10,13 +10,14 @@ import pytest
 from oms_journal import MessageDatabase
 from oms_journal.broker.store.changes import Put
 from oms_journal.database.drafting import first_of
-from oms_journal.database.ledger import Effect
+from oms_journal.database.ledger import IndexChanges
 from oms_journal.database.unit import RUNS_MAX, Unit
 from oms_journal.journal.errors import LimitExceeded, NotUndelivered
+from oms_journal.journal.format.records import NUMBER
 from oms_journal.journal.operations import VALUE_BYTES_MAX
-from oms_journal.journal.writing.draft import NUMBER, Draft, fill_values
+from oms_journal.journal.writing.draft import Draft, fill_values
 from oms_journal.journal.writing.groups import form
-from oms_journal.journal.writing.single import Place
+from oms_journal.journal.writing.single import WritePosition
 from oms_journal.journal.writing.unit import NewValue
 
 FIELDS = (
@@ -111,7 +112,7 @@ def test_one_message_with_its_record_is_drafted_the_shortest_way(db: MessageData
 @pytest.mark.parametrize("count", [1, 2, 50])
 def test_a_group_of_the_commonest_is_formed_as_any_other(db: MessageDatabase, count: int) -> None:
     chance = random.Random(count)
-    place = Place(
+    place = WritePosition(
         identity=7, sequence=3, owner=5, alignment=8, offset=4096, synced=4096, next_message=100, next_commit=9
     )
     shortest: list[Draft] = []
@@ -185,7 +186,7 @@ def plain_fields(draft: Draft) -> dict[str, object]:
 def changed(draft: Draft) -> tuple[object, ...]:
     """Return what a draft changes in the index."""
     effect = draft.effect
-    assert isinstance(effect, Effect)
+    assert isinstance(effect, IndexChanges)
     removed = None if effect.removed is None else effect.removed.tolist()
     runs = [(run.queue, list(run.sizes)) for run in effect.runs]
     return (runs, removed, effect.is_strict, list(effect.puts), list(effect.drops), list(effect.identifiers))

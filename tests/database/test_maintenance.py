@@ -11,7 +11,7 @@ import pytest
 
 from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.database import maintenance
-from oms_journal.database.maintenance import Chores, Tender
+from oms_journal.database.maintenance import Maintenance
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DirectoryGone, JournalError, TakenOver
 from oms_journal.journal.lock import read_holder
@@ -33,7 +33,7 @@ class Diary:
     """What was done, and what there is to do."""
 
     done: list[str] = field(default_factory=list)
-    tending: bool = False
+    is_due: bool = False
     roomless: bool = False
     vouching: bool = False
     failures: dict[str, Exception] = field(default_factory=dict)
@@ -47,10 +47,10 @@ class Diary:
 
         return do_it
 
-    def chores(self, cleanup_seconds: float = 0) -> Chores:
-        return Chores(
-            tend=self.chore("tend"),
-            needs_tending=lambda: self.tending,
+    def maintenance(self, cleanup_seconds: float = 0) -> Maintenance:
+        return Maintenance(
+            maintain=self.chore("maintain"),
+            needs_maintenance=lambda: self.is_due,
             vouch=self.chore("vouch"),
             needs_vouching=lambda: self.vouching,
             renew=self.chore("renew"),
@@ -75,16 +75,16 @@ def diary() -> Iterator[Diary]:
 
 
 def test_only_what_is_needed_is_done(diary: Diary) -> None:
-    thread = Tender(diary.chores())
+    thread = diary.maintenance()
     thread.start()
     diary.wait_for("renew")
     thread.stop()
     assert set(diary.done) == {"renew"}
 
-    diary = Diary(tending=True, vouching=True)
-    thread = Tender(diary.chores(cleanup_seconds=0.02))
+    diary = Diary(is_due=True, vouching=True)
+    thread = diary.maintenance(cleanup_seconds=0.02)
     thread.start()
-    for name in ("tend", "vouch", "renew", "clean up"):
+    for name in ("maintain", "vouch", "renew", "clean up"):
         diary.wait_for(name)
     thread.stop()
     before = len(diary.done)
@@ -96,7 +96,7 @@ def test_room_is_made_as_soon_as_it_is_wanted_and_then_at_most_once_in_some_seco
     diary: Diary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     diary.roomless = True
-    thread = Tender(diary.chores())
+    thread = diary.maintenance()
     thread.start()
     thread.wake()
     diary.wait_for("make room", 1)
@@ -105,15 +105,15 @@ def test_room_is_made_as_soon_as_it_is_wanted_and_then_at_most_once_in_some_seco
     thread.stop()
 
     monkeypatch.setattr(maintenance, "ROOM_SECONDS", 0.02)
-    thread = Tender(diary.chores())
+    thread = diary.maintenance()
     thread.start()
     diary.wait_for("make room", 4)
     thread.stop()
 
 
 def test_nothing_is_vouched_for_while_commits_follow_one_another(diary: Diary) -> None:
-    diary.vouching = diary.tending = True
-    thread = Tender(diary.chores())
+    diary.vouching = diary.is_due = True
+    thread = diary.maintenance()
     stopping = threading.Event()
 
     def commits() -> None:
@@ -123,8 +123,8 @@ def test_nothing_is_vouched_for_while_commits_follow_one_another(diary: Diary) -
     waking = threading.Thread(target=commits)
     waking.start()
     thread.start()
-    diary.wait_for("tend", 100)
-    assert diary.done.count("vouch") < diary.done.count("tend") / 10
+    diary.wait_for("maintain", 100)
+    assert diary.done.count("vouch") < diary.done.count("maintain") / 10
     stopping.set()
     waking.join()
     diary.wait_for("vouch")
@@ -137,13 +137,13 @@ def test_nothing_is_vouched_for_while_commits_follow_one_another(diary: Diary) -
 def test_no_fault_ends_the_work_and_each_is_told(
     failure: Exception, diary: Diary, caplog: pytest.LogCaptureFixture
 ) -> None:
-    diary.tending = diary.vouching = True
+    diary.is_due = diary.vouching = True
     diary.roomless = True
-    diary.failures = dict.fromkeys(("tend", "vouch", "renew", "clean up", "make room"), failure)
-    thread = Tender(diary.chores(cleanup_seconds=0.01))
+    diary.failures = dict.fromkeys(("maintain", "vouch", "renew", "clean up", "make room"), failure)
+    thread = diary.maintenance(cleanup_seconds=0.01)
     with caplog.at_level(logging.WARNING, "oms.database"):
         thread.start()
-        for name in ("tend", "vouch", "renew", "clean up"):
+        for name in ("maintain", "vouch", "renew", "clean up"):
             diary.wait_for(name)
         diary.wait_for("make room", 1)
         thread.stop()
@@ -161,9 +161,8 @@ def test_stopping_lets_what_is_being_done_be_finished(diary: Diary) -> None:
         assert leave.wait(TIMEOUT_SECONDS)
         diary.done.append("slow")
 
-    chores = diary.chores()
-    object.__setattr__(chores, "renew", slow)
-    thread = Tender(chores)
+    thread = diary.maintenance()
+    thread.renew = slow
     thread.start()
     assert entered.wait(TIMEOUT_SECONDS)
     threading.Timer(0.05, leave.set).start()
@@ -172,12 +171,15 @@ def test_stopping_lets_what_is_being_done_be_finished(diary: Diary) -> None:
     assert diary.done == ["slow"]
 
 
+def _wait_for(event: threading.Event) -> None:
+    event.wait(TIMEOUT_SECONDS)
+
+
 def test_long_work_does_not_keep_an_owner_from_showing_that_it_is_alive(diary: Diary) -> None:
     leave = threading.Event()
-    diary.tending = True
-    chores = diary.chores()
-    object.__setattr__(chores, "tend", lambda: leave.wait(TIMEOUT_SECONDS))
-    thread = Tender(chores)
+    diary.is_due = True
+    thread = diary.maintenance()
+    thread.maintain = lambda: _wait_for(leave)
     thread.start()
     thread.wake()
     diary.wait_for("renew")
@@ -187,7 +189,7 @@ def test_long_work_does_not_keep_an_owner_from_showing_that_it_is_alive(diary: D
 
 def test_an_owner_that_was_taken_over_shows_nothing_any_more_and_says_so(diary: Diary) -> None:
     diary.failures = {"renew": TakenOver()}
-    thread = Tender(diary.chores(cleanup_seconds=0.01))
+    thread = diary.maintenance(cleanup_seconds=0.01)
     thread.start()
     diary.wait_for("clean up")
     thread.stop()
@@ -217,7 +219,7 @@ def test_a_database_left_alone_vouches_for_its_last_commit_and_shows_that_it_is_
 
 
 def test_files_that_nobody_seals_do_not_pile_up() -> None:
-    """Where files are begun faster than the tender seals them, the commits do it themselves."""
+    """Where files are begun faster than the maintenance thread seals them, the commits do it themselves."""
     disk = SimulatedDisk()
     database = open_unattended(disk)
     database.patience = 1 << 60
@@ -234,7 +236,7 @@ def test_files_that_nobody_seals_do_not_pile_up() -> None:
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_no_footer_names_a_file_that_is_begun_while_the_tender_comes_to_it_and_is_not_durable(
+def test_no_footer_names_a_file_that_is_begun_while_the_maintenance_comes_to_it_and_is_not_durable(
     is_replaced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = SimulatedDisk()
@@ -255,6 +257,6 @@ def test_no_footer_names_a_file_that_is_begun_while_the_tender_comes_to_it_and_i
     if is_replaced:
         journal._roll()
     monkeypatch.setattr(journal._supply, "seal", begun_meanwhile)
-    journal.tend()
+    journal.maintain()
     with open_unattended(disk.restart()) as again:
         assert (again.recovery.lost, list(again.numbers())) == ((), [number])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from oms_journal import AsyncMessageDatabase, Message, MessageDatabase, NotUndelivered
-from oms_journal.database.consumers import LINES_KEPT, REFILL_MESSAGES, Taking
+from oms_journal.database.consumers import LINES_KEPT, REFILL_MESSAGES, Consumers
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.held import Held
 from oms_journal.index.live import Index
@@ -37,7 +37,7 @@ def _take(db: MessageDatabase, queue: str = "q") -> int | None:
     return None if message is None else message.number
 
 
-def _forget(taking: Taking, numbers: Iterable[int]) -> None:
+def _forget(taking: Consumers, numbers: Iterable[int]) -> None:
     """Do what the ledger does of messages that are gone."""
     for number in numbers:
         taking.taken.pop(number, None)
@@ -50,7 +50,7 @@ class TakingMachine(RuleBasedStateMachine):
         super().__init__()
         index = Index(WindowBounds())
         self.table = index.table
-        self.taking = Taking(index)
+        self.taking = Consumers(index)
         self.free: set[int] = set()
         self.taken: set[int] = set()
         self.next_number = 1
@@ -114,7 +114,7 @@ class SharedTableMachine(RuleBasedStateMachine):
                 self.free[queue].difference_update(numbers)
                 self.held.update(dict.fromkeys(numbers, queue))
             self._skip(lonely)
-        self.taking = Taking(self.index)
+        self.taking = Consumers(self.index)
 
     def _skip(self, count: int) -> None:
         """Let somebody else have the next numbers."""
@@ -277,7 +277,7 @@ def test_what_is_gone_is_no_longer_taken(way: str, db: MessageDatabase) -> None:
 
     assert db.release(number) is False
     assert _take(db) is None
-    assert not db._taking.taken, "nothing is remembered of it"
+    assert not db._consumers.taken, "nothing is remembered of it"
 
 
 def test_what_is_removed_without_being_taken_is_never_handed_out(db: MessageDatabase) -> None:
@@ -305,7 +305,7 @@ def test_a_queue_longer_than_what_is_kept_ready_comes_in_order() -> None:
     index = Index(WindowBounds())
     table = index.table
     table.add_run(table.queues.place("q"), 1, 1, 8, [1] * count)
-    taking = Taking(index)
+    taking = Consumers(index)
     places = [taking.take("q") for _ in range(count)]
 
     assert [place.number for place in places if place] == list(range(1, count + 1))
@@ -497,7 +497,7 @@ def test_what_a_cancelled_delivery_removed_is_not_released(tmp_path: Path) -> No
             while db.undelivered_count():
                 await asyncio.sleep(0.001)
             assert db.release(message) is False
-            assert not db._database._taking.taken
+            assert not db._database._consumers.taken
 
     asyncio.run(asyncio.wait_for(play(), 60))
 

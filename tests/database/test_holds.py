@@ -18,6 +18,7 @@ from oms_journal.journal.names import HOLD, DataFileName
 from oms_journal.journal.reserve import Reserve
 from tests.support.crash_model import SPOOL, Unattended, open_unattended
 from tests.support.faulty_disk import Killed, SimulatedDisk
+from tests.support.sweeps import Share, in_two_sizes
 
 BEFORE, LOST, AFTER = 6, 3, 4
 
@@ -142,9 +143,10 @@ def test_where_what_is_held_cannot_be_read_all_that_may_be_is_held() -> None:
     check_still_held(disk, old, later)
 
 
+@in_two_sizes
 @pytest.mark.parametrize("how", ["killed", "cut off"])
-def test_it_is_so_wherever_the_first_start_that_could_not_read_it_ended(how: str) -> None:
-    for step in range(1, 1000):
+def test_it_is_so_wherever_the_first_start_that_could_not_read_it_ended(how: str, share: Share) -> None:
+    for step in share.every(3, range(1, 1000)):
         whole, old, later = with_rotted_ranges()
         disk = whole.restart()
         disk.kill_at = step

@@ -1,6 +1,6 @@
-"""Opening a database that has much in it, against reading and hashing the same bytes.
+"""How long a database takes to open: with much in it, against reading and hashing the same bytes; small, by a program.
 
-What a roll to the next file costs, and how long a program takes to import us and to open a small database.
+And what a roll to the next file costs, and how long a program takes to import us.
 """
 
 import gc
