@@ -20,6 +20,7 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.records import Status
 
 ServiceName = tuple[str, str, str]  # CLASS, SERVER, SERVICE
+SERVICE_FIELDS = ("server_class", "server_name", "service")  # of a control block
 
 API_VERSION_MAX = 13
 
@@ -104,6 +105,7 @@ class Reception(IntEnum):
     RECV_ONLY = 12
 
 
+BEGINNINGS = (Reception.RECV_FIRST, Reception.RECV_ONLY)  # what the first message of a unit of work says
 UWSTATP_DEFAULT = 0  # of the service, else of the broker
 UWSTATP_MAX = 254  # 1 to 254: multiples of the lifetime
 UWSTATP_NO = 255  # not persistent, whatever the attributes say

@@ -18,6 +18,10 @@ from oms_journal.broker.block import ConvStat, Function, Option, Reception, Repl
 from oms_journal.broker.codes import Code
 from oms_journal.broker.records import Status
 
+ACI_PATH = "/aci"  # of a control block over HTTP
+SESSION_HEADER = "Broker-Session"
+NEW_SESSION = "new"  # in the place of one
+CALL_HEADER = "Broker-Call"  # a call's identifier
 NUMBER_MAX = (1 << 31) - 1
 AS_TEXT = "as_text"
 BODY, BODY_TEXT = "body", "body_text"

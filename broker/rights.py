@@ -18,10 +18,10 @@ from enum import Enum
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.codes import Code, detailed
+from oms_journal.broker.rules import WORDS
 
 ANONYMOUS = "ANONYMOUS"  # who does not say who it is, where nobody asks
 BROKER = "broker"  # the name of the broker itself
-_WORDS = frozenset({"NEW", "OLD", "ANY", "NONE"})
 _ABOUT_OTHERS = (Code.NOT_THE_CREATOR, Code.UOW_NOT_FOUND)
 _NOT_FOUND = detailed(
     Code.UOW_NOT_FOUND, "there is none of yours of this identifier, or it is complete and left no persistent status"
@@ -110,7 +110,7 @@ OPEN = Guard()
 
 def _names_something(request: Request) -> bool:
     """Say whether the call is about a unit of work or a publication that may be somebody else's."""
-    said = {request.uowid.upper(), request.publication_id.upper()} - _WORDS - {""}
+    said = {request.uowid.upper(), request.publication_id.upper()} - WORDS - {""}
     return bool(said or request.parts)
 
 
@@ -171,7 +171,7 @@ def check_call(identity: Identity, request: Request) -> Denial | None:
 
 def _is_identifier(text: str) -> bool:
     """Return whether it is of something that goes on, in the place of a word that begins or finds something."""
-    return bool(text) and text.upper() not in _WORDS
+    return bool(text) and text.upper() not in WORDS
 
 
 def _refusal_of_service(identity: Identity, right: Right, request: Request) -> Denial | None:

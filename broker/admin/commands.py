@@ -34,12 +34,11 @@ from typing import Any
 
 from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.admin.questions import SHOWN_MAX
-from oms_journal.broker.block import FIELDS
+from oms_journal.broker.block import FIELDS, SERVICE_FIELDS
 
-_SERVICE = ("server_class", "server_name", "service")
-_OF_SERVERS = ("client_id", "user_id", "token", *_SERVICE, "exclude_attach")
+_OF_SERVERS = ("client_id", "user_id", "token", *SERVICE_FIELDS, "exclude_attach")
 _HELD = ("uowid", "identifiers", "user_id", "token", "older", "newer", "all")
-_HELD_BY_OBJECT = {"PSF": (*_HELD, "conv_id", *_SERVICE), "SUBSCRIBER": (*_HELD, "topic")}
+_HELD_BY_OBJECT = {"PSF": (*_HELD, "conv_id", *SERVICE_FIELDS), "SUBSCRIBER": (*_HELD, "topic")}
 _SHUT_BY_OBJECT = {
     "BROKER": (),
     "SERVER": _OF_SERVERS,
@@ -50,7 +49,7 @@ _SHUT_BY_OBJECT = {
 TEXT_MAX = 255
 IDENTIFIERS_MAX = 1000
 # Who is subscribed by an operator has to be able to log on.
-_NAMES = ("user_id", "token", "topic", "server_class", "server_name", "service")
+_NAMES = ("user_id", "token", "topic", *SERVICE_FIELDS)
 WIDTHS = {each.attribute: each.width for each in FIELDS.values() if each.attribute in _NAMES}  # bytes
 
 

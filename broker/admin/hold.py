@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from oms_journal.broker.admin.questions import STEP_LOOKS, Page, PageSteps, Query, Row
 from oms_journal.broker.admin.uows import UnitFilter, records_of
+from oms_journal.broker.block import SERVICE_FIELDS
 from oms_journal.broker.kernel.state.topics import TopicSubscription
 from oms_journal.broker.kernel.state.unit_records import service_of_record
 from oms_journal.broker.kernel.state.world import World
@@ -42,7 +43,7 @@ def held_uows(world: World, question: Query, between: CommitPeriod) -> PageSteps
     for part in records_of(world, chosen, question, ""):
         for record, _ in part:
             if chosen(record) and between(record.committed):
-                names = dict(zip(("server_class", "server_name", "service"), service_of_record(record), strict=True))
+                names = dict(zip(SERVICE_FIELDS, service_of_record(record), strict=True))
                 found.append((record.first, {"uowid": record.uowid, **names}))
         yield
     found.sort(key=lambda each: each[0])

@@ -6,7 +6,6 @@ holds up no commit; what comes or goes meanwhile may be in the answer or not.
 
 import asyncio
 import json
-import re
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 
 from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.durations import MICROSECONDS
+from oms_journal.broker.kernel.conversations.dormancy import IDENTIFIER
 from oms_journal.broker.patterns import matches
 from oms_journal.broker.records import Status
 
@@ -26,7 +26,6 @@ STEP_ROWS = 25  # made between two pauses: about a millisecond
 STEP_LOOKS = 500  # that were looked at and not wanted count a part of a row
 
 Row = Mapping[str, Any]
-_IDENTIFIER = re.compile("[0-9A-F]{16}")
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -94,7 +93,7 @@ class Query:
         found = self.after()
         if found is None:
             return ""
-        if not isinstance(found, str) or not _IDENTIFIER.fullmatch(found):
+        if not isinstance(found, str) or not IDENTIFIER.fullmatch(found):
             raise CisRefused(
                 CommandCode.INVALID_SELECTOR,
                 "the cursor is one of another information object; take `next` of a page of this one",

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from oms_journal.broker.admin.questions import Columns, PageSteps, Query, Row, page_of, row_of, seconds_of, time_of
-from oms_journal.broker.block import ServiceName
+from oms_journal.broker.block import SERVICE_FIELDS, ServiceName
 from oms_journal.broker.kernel.state.conversation import SERVER, Conversation
 from oms_journal.broker.kernel.state.participant import Participant, with_instance, with_service
 from oms_journal.broker.kernel.state.service import End, Registration, Service, WaitingConversations
@@ -89,9 +89,8 @@ class ServiceFilter:
     """Whether a service is one that is asked for."""
 
     def __init__(self, question: Query) -> None:
-        names = ("server_class", "server_name", "service")
-        self.is_everything = not any(name in question.selectors for name in names)
-        self._fits = [question.fits(name) for name in names]
+        self.is_everything = not any(name in question.selectors for name in SERVICE_FIELDS)
+        self._fits = [question.fits(name) for name in SERVICE_FIELDS]
 
     def __call__(self, name: ServiceName) -> bool:
         if self.is_everything:

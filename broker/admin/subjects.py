@@ -23,10 +23,10 @@ from oms_journal.broker.admin.topics import (
     topics,
 )
 from oms_journal.broker.admin.uows import PSF_COLUMNS, UOW_STATISTICS_COLUMNS, uow_statistics, uows
+from oms_journal.broker.block import SERVICE_FIELDS
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.store.stored import FILE_COLUMNS
 
-_SERVICE = ("server_class", "server_name", "service")
 _USER = ("user_id", "token")
 _RECEIVER = ("receiver_user", "receiver_token")
 Look = Callable[[World, Query], PageSteps]
@@ -57,7 +57,7 @@ _ALL = [
         number=6,
         says="services: how much waits, how old it is, what has become of the rest",
         columns=[*SERVICE_COLUMNS],
-        selectors=_SERVICE,
+        selectors=SERVICE_FIELDS,
         look=services,
     ),
     Subject(
@@ -65,7 +65,7 @@ _ALL = [
         number=1,
         says="who serves which service",
         columns=[*SERVER_COLUMNS],
-        selectors=(*_SERVICE, *_USER, "client_id"),
+        selectors=(*SERVICE_FIELDS, *_USER, "client_id"),
         look=servers,
     ),
     Subject(
@@ -89,7 +89,7 @@ _ALL = [
         number=4,
         says="conversations, of units of work and of messages",
         columns=ConversationRow._fields,
-        selectors=("conv_id", "type", *_SERVICE, *_USER),
+        selectors=("conv_id", "type", *SERVICE_FIELDS, *_USER),
         look=conversations,
     ),
     Subject(
@@ -97,7 +97,7 @@ _ALL = [
         number=9,
         says="units of work, and the statuses that are kept of complete ones",
         columns=[*PSF_COLUMNS],
-        selectors=("uowid", "conv_id", "status", "held", "ustatus", *_USER, *_RECEIVER, *_SERVICE),
+        selectors=("uowid", "conv_id", "status", "held", "ustatus", *_USER, *_RECEIVER, *SERVICE_FIELDS),
         look=uows,
     ),
     Subject(
@@ -105,7 +105,7 @@ _ALL = [
         number=31,
         says="what the active units of work of a service add up to",
         columns=[*UOW_STATISTICS_COLUMNS],
-        selectors=_SERVICE,
+        selectors=SERVICE_FIELDS,
         look=uow_statistics,
     ),
     Subject(

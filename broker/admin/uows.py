@@ -29,7 +29,7 @@ from oms_journal.broker.admin.questions import (
     time_of,
 )
 from oms_journal.broker.admin.services import ServiceFilter
-from oms_journal.broker.block import ServiceName
+from oms_journal.broker.block import SERVICE_FIELDS, ServiceName
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.unit import UnitOfWork
 from oms_journal.broker.kernel.state.unit_records import record_of, service_of_record
@@ -38,7 +38,7 @@ from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.dormant_units import WAITING, NumberColumns, Parties, RowFilter, decode_loose
 from oms_journal.broker.records import Flag, UowRecord, identifier
 
-_PARTIES = ("user_id", "token", "receiver_user", "receiver_token", "server_class", "server_name", "service")
+_PARTIES = ("user_id", "token", "receiver_user", "receiver_token", *SERVICE_FIELDS)
 YES_OR_NO: Mapping[str, bool] = {"yes": True, "no": False, "true": True, "false": False}  # in either case
 
 

@@ -25,10 +25,8 @@ with brought_by("server"):
 
 from oms_journal.broker.answers import CLOSED, Answered, Physical, not_active, with_enums
 from oms_journal.broker.block import Request
+from oms_journal.broker.block_json import ACI_PATH, CALL_HEADER, SESSION_HEADER
 from oms_journal.broker.client.calls import (
-    CALL,
-    PATH,
-    SESSION,
     Ask,
     AskOutcome,
     CallSteps,
@@ -68,11 +66,11 @@ def _asked(ask: Ask) -> dict[str, Any]:
 
 def _heard(response: httpx.Response) -> Heard:
     headers = response.headers
-    return Heard(response.status_code, headers.get(SESSION, ""), response.content, headers.get(CALL, ""))
+    return Heard(response.status_code, headers.get(SESSION_HEADER, ""), response.content, headers.get(CALL_HEADER, ""))
 
 
 def _failed(ask: Ask, failure: httpx.TransportError) -> AskOutcome:
-    text = f"{ask.url.removesuffix(PATH)}: {reason_of(failure)}"
+    text = f"{ask.url.removesuffix(ACI_PATH)}: {reason_of(failure)}"
     return Unreached(text) if isinstance(failure, _UNREACHED) else Lost(text)
 
 

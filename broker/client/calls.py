@@ -28,16 +28,21 @@ from urllib.parse import urlsplit
 
 from oms_journal.broker.answers import Answered, Physical, seconds_to_wait
 from oms_journal.broker.block import NEW, Function, Option, Reply, Request, Store
-from oms_journal.broker.block_json import BadBlock, decode_answer, encode_request, parse_json
+from oms_journal.broker.block_json import (
+    ACI_PATH,
+    CALL_HEADER,
+    NEW_SESSION,
+    SESSION_HEADER,
+    BadBlock,
+    decode_answer,
+    encode_request,
+    parse_json,
+)
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.reachability import checked_url
 from oms_journal.broker.sessions.requests import number_of_seconds
 from oms_journal.database.arguments import plain_text
 
-SESSION = "Broker-Session"
-NEW_SESSION = "new"
-CALL = "Broker-Call"  # its identifier
-PATH = "/aci"  # of the control block
 POLL_SECONDS = 25.0  # of a WAIT in one request: proxies cut longer ones off
 WAIT_SECONDS = 900.0  # of WAIT=YES
 _PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 1.0
@@ -210,7 +215,7 @@ class Connection:
         pause = _PAUSE_SECONDS
         while standing.left:
             ask = standing.left[0]
-            outcome = yield ask._replace(url=f"{self.url}{PATH}")
+            outcome = yield ask._replace(url=f"{self.url}{ACI_PATH}")
             is_heard = isinstance(outcome, Heard) and outcome.status not in _AGAIN
             if not is_heard and self._now() < ends:
                 yield Pause(pause)
@@ -218,7 +223,7 @@ class Connection:
                 continue
             if not is_heard and not gives_up:
                 return
-            if not is_heard and standing.session == ask.headers[SESSION]:
+            if not is_heard and standing.session == ask.headers[SESSION_HEADER]:
                 standing.session = ""
             if ask in standing.left:
                 standing.left.remove(ask)
@@ -226,9 +231,9 @@ class Connection:
     def _parting(self, request: Request | None, session: str, name: str = "") -> Ask:
         """Return what ends a session, or takes back one call of it; a request of the same user says who that is."""
         auth = _auth(request) if request is not None else None
-        headers = {SESSION: session, CALL: name} if name else {SESSION: session}
+        headers = {SESSION_HEADER: session, CALL_HEADER: name} if name else {SESSION_HEADER: session}
         seconds = min(self._options.call_seconds, _PARTING_SECONDS_MAX)
-        return Ask("DELETE", f"{self.url}{PATH}", headers, auth, b"", seconds)
+        return Ask("DELETE", f"{self.url}{ACI_PATH}", headers, auth, b"", seconds)
 
     def post(self, request: Request, caller: Physical) -> None:
         """Note what takes back the call that was answered last. A session that is over has lost it all."""
@@ -324,10 +329,10 @@ class Connection:
         session, standing.under_way = standing.session or NEW_SESSION, name
         if not standing.session and standing.logon is not None and request.function is not Function.LOGON:
             session = "over"  # it has to log on again, and is told so
-        headers = {"Content-Type": "application/json", SESSION: session, CALL: name}
+        headers = {"Content-Type": "application/json", SESSION_HEADER: session, CALL_HEADER: name}
         content = json.dumps(encode_request(replace(request, password=""))).encode()
         seconds = _seconds(request) + self._options.call_seconds
-        return Ask("POST", f"{self.url}{PATH}", headers, _auth(request), content, seconds + _SPARE_SECONDS)
+        return Ask("POST", f"{self.url}{ACI_PATH}", headers, _auth(request), content, seconds + _SPARE_SECONDS)
 
     def _made_of(self, outcome: AskOutcome, request: Request, standing: CallerState) -> Answered | str:
         """Return the answer; or why it is to be asked again, of the partner if need be."""

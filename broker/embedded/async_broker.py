@@ -155,7 +155,7 @@ class AsyncBroker:
     async def look(self, look: Callable[[World], PageSteps]) -> Page:
         """Return what a look at the kernel's state finds, made in steps: between two of them others have their turn.
 
-        `look` is one of `broker/looking`, with its question. BrokerError 02150148 once the broker is closed.
+        `look` is one of `broker/admin`, with its question. BrokerError 02150148 once the broker is closed.
         """
         return await run_steps_async(look(self._looped.world))
 

@@ -146,7 +146,7 @@ class Broker:
     def look(self, look: Callable[[World], PageSteps]) -> Page:
         """Return what a look at the kernel's state finds, made in steps: between two of them others have their turn.
 
-        `look` is one of `broker/looking`, with its question. BrokerError 02150148 once the broker is closed.
+        `look` is one of `broker/admin`, with its question. BrokerError 02150148 once the broker is closed.
         """
         return self._threads.look(look)
 

@@ -16,6 +16,7 @@ from oms_journal.broker.block import (
     FIELDS_OF_REQUEST,
     NEW,
     OLD,
+    SERVICE_FIELDS,
     UWSTATP_NO,
     ConvStat,
     Function,
@@ -138,7 +139,7 @@ def names(service: AnyService) -> ServiceName:
 
 def service_fields(service: AnyService) -> dict[str, Any]:
     """Return the fields of the control block that name the service."""
-    return dict(zip(("server_class", "server_name", "service"), names(service), strict=True))
+    return dict(zip(SERVICE_FIELDS, names(service), strict=True))
 
 
 def wait_text(wait: Wait) -> str:

@@ -4,7 +4,7 @@ from enum import Enum, auto
 from typing import Any, Final, Generic, TypeVar
 
 from oms_journal.broker.answers import Answered, with_enums
-from oms_journal.broker.block import BOTH, NEW, Function, Option, Reception, Request
+from oms_journal.broker.block import BEGINNINGS, BOTH, NEW, Function, Option, Request
 from oms_journal.broker.codes import Code, refuse
 from oms_journal.broker.rules import check
 from oms_journal.broker.sessions.requests import (
@@ -17,7 +17,6 @@ from oms_journal.broker.sessions.requests import (
     unit_status,
 )
 
-_BEGINNINGS = (Reception.RECV_FIRST, Reception.RECV_ONLY)
 _SENT_ANOTHER = "{} is settled; begin another unit of work with unit_of_work"
 _RECEIVE_ANOTHER = "{} is settled: it was committed, given back or cancelled with this object; receive another one"
 _WAS_LOST = "{} was given back meanwhile; use what it was received with again"
@@ -195,7 +194,7 @@ class ReceivingUnit(Receiving[UnitStatus]):
 
     def keeps(self, found: Message) -> bool:
         """Keep a message that was received in passing, to be handed out in its turn; False when it is not the next."""
-        if found.reception in _BEGINNINGS or found.delivery_count != self.delivery_count:
+        if found.reception in BEGINNINGS or found.delivery_count != self.delivery_count:
             return False
         self._heard_of.append(found)
         return True
@@ -211,7 +210,7 @@ class ReceivingUnit(Receiving[UnitStatus]):
     def _heard(self, answered: Answered) -> Message:
         """Return the message; 00780307 when the unit of work was given back meanwhile, and begins anew."""
         found = message(answered)
-        if found.uowid != self.uowid or found.reception in _BEGINNINGS:
+        if found.uowid != self.uowid or found.reception in BEGINNINGS:
             self._reading.lose(self.uowid)
             self._check_is_not_lost()
         return super()._heard(answered)

@@ -78,7 +78,12 @@ SABOTAGE: dict[str, tuple[str, object, str, Broken]] = {
     "a row fails in its own way": ("sqlite-rows", SqliteContents, "read", _raises(AssertionError())),
     "a cut changes the frames": ("stomp-frames", FrameReader, "frames", lambda self: iter([bytes(self._data)])),
     "a request is a mistake of the server": ("http-connection", json, "loads", _raises(RuntimeError("x"))),
-    "an answer loses something": ("control-block", server_targets, "said_of", lambda _: {"error_code": "00740074"}),
+    "an answer loses something": (
+        "control-block",
+        server_targets,
+        "encode_answer",
+        lambda _: {"error_code": "00740074"},
+    ),
     "a terminal is commanded": ("terminal-text", text_targets, "printable", lambda text: text),
     "a label becomes a line": ("metric-labels", Exposition, "text", _line_ends),
 }

@@ -21,15 +21,14 @@ from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Flag, UowRecord, identifier
 
 AWAKE_MAX = 100  # units of work in one line, or new conversations of one service; those behind them sleep
+IDENTIFIER = re.compile("[0-9A-F]{16}")  # of a unit of work, a conversation, a publication
 KEPT_BYTES_MAX = 64 << 20  # of messages that are in the store as well
-
-_IDENTIFIER = re.compile("[0-9A-F]{16}")
 
 
 def conversation(world: World, conv_id: str) -> Conversation | None:
     """Return a conversation that goes on, woken if it sleeps."""
     found = world.conversations.get(conv_id)
-    if found is not None or conv_id in world.ended or not _IDENTIFIER.fullmatch(conv_id):
+    if found is not None or conv_id in world.ended or not IDENTIFIER.fullmatch(conv_id):
         return found
     if conv_id in world.holds:
         raise Busy(world.holds[conv_id])
@@ -98,7 +97,7 @@ def _enter(world: World, found: Conversation) -> None:
 def unit(world: World, uowid: str) -> UnitOfWork | UowRecord | None:
     """Return a unit of work: awake or woken while it is active, its record once it is complete."""
     found = world.active.get(uowid)
-    if found is not None or not _IDENTIFIER.fullmatch(uowid):
+    if found is not None or not IDENTIFIER.fullmatch(uowid):
         return found
     if uowid in world.holds:
         raise Busy(world.holds[uowid])

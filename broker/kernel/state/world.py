@@ -12,7 +12,7 @@ from typing import Any
 
 from oms_journal.broker.answers import Physical
 from oms_journal.broker.attributes.attributes import Attributes, BrokerAttributes, ServiceAttributes
-from oms_journal.broker.block import Reply, Request, ServiceName
+from oms_journal.broker.block import SERVICE_FIELDS, Reply, Request, ServiceName
 from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.durations import NO, YES, Clocks, parse_wait
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
@@ -72,7 +72,7 @@ ENDED_MAX = 10_000  # conversations that are over and whose partner can still be
 def undefined(broker: BrokerAttributes, name: ServiceName) -> ServiceAttributes:
     """Return what holds for a service that no attribute defines: what the broker says for all."""
     values: dict[str, Any] = {field.name: getattr(broker, field.name, None) for field in fields(ServiceAttributes)}
-    values |= zip(("server_class", "server_name", "service"), name, strict=True)
+    values |= zip(SERVICE_FIELDS, name, strict=True)
     return ServiceAttributes(**values)
 
 

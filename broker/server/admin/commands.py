@@ -20,6 +20,7 @@ from oms_journal.broker.admin.participants import participants
 from oms_journal.broker.admin.questions import LIMIT_MAX, Page, Query, Row
 from oms_journal.broker.admin.services import servers
 from oms_journal.broker.admin.uows import uows
+from oms_journal.broker.block import SERVICE_FIELDS
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.durations import parse_duration
 from oms_journal.broker.embedded.async_broker import AsyncBroker
@@ -47,7 +48,7 @@ from oms_journal.database.stats import CleanupReport
 
 AT_ONCE = 250  # in one commit: who calls meanwhile waits for some 10 ms
 _GONE = (Code.UOW_NOT_FOUND, Code.WRONG_STATUS)
-_UNITS = ("conv_id", "user_id", "server_class", "server_name", "service")
+_UNITS = ("conv_id", "user_id", *SERVICE_FIELDS)
 _SUBSCRIPTIONS = ("topic", "user_id")
 
 
@@ -468,7 +469,7 @@ def _selectors(order: CommandRequest) -> dict[str, list[str]]:
         "user_id": order.user_id or None,
         "token": order.token,
         "client_id": str(order.client_id) if order.client_id else None,
-        **dict(zip(("server_class", "server_name", "service"), (name or None for name in order.names), strict=True)),
+        **dict(zip(SERVICE_FIELDS, (name or None for name in order.names), strict=True)),
     }
     return {name: [value.replace("*", "?")] for name, value in said.items() if value is not None}
 

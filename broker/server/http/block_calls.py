@@ -17,15 +17,23 @@ from starlette.routing import Route
 
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Function, Reply, Request
-from oms_journal.broker.block_json import BadBlock, decode_request, encode_answer, parse_json
+from oms_journal.broker.block_json import (
+    ACI_PATH,
+    CALL_HEADER,
+    NEW_SESSION,
+    SESSION_HEADER,
+    BadBlock,
+    decode_request,
+    encode_answer,
+    parse_json,
+)
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.rights import Identity
-from oms_journal.broker.server.http.calls import HEADER as CALL_HEADER
 from oms_journal.broker.server.http.calls import NAME, TAKEN_BACK, Calls, OtherCall
 from oms_journal.broker.server.http.calls import HttpCall as Begun
 from oms_journal.broker.server.http.listener import shown
 from oms_journal.broker.server.http.openapi import CALL, LEAVE, described
-from oms_journal.broker.server.http.sessions import HEADER, NEW_SESSION, HttpSessions, NoSession, TakenBack, TooMany
+from oms_journal.broker.server.http.sessions import HttpSessions, NoSession, TakenBack, TooMany
 from oms_journal.broker.server.runtime.limits import WebLimits
 from oms_journal.broker.server.runtime.state import ServerState
 
@@ -35,8 +43,8 @@ _OVER = detailed(Code.LOGON_REQUIRED, "the session is over")
 def aci_routes() -> list[Route]:
     """Return the routes of the control block."""
     aci = Aci()
-    called = Route("/aci", described(CALL)(aci.call), methods=["POST"])
-    return [called, Route("/aci", described(LEAVE)(aci.leave), methods=["DELETE"])]
+    called = Route(ACI_PATH, described(CALL)(aci.call), methods=["POST"])
+    return [called, Route(ACI_PATH, described(LEAVE)(aci.leave), methods=["DELETE"])]
 
 
 class Aci:
@@ -60,7 +68,7 @@ class Aci:
             partner = served.attributes.broker.partner_cluster_address or ""
             return _written(Answered(Reply(code=served.refusal, partner_broker_id=partner)))
         try:
-            caller = callers.of(request, http.headers.get(HEADER), identity, name)
+            caller = callers.of(request, http.headers.get(SESSION_HEADER), identity, name)
         except NoSession:
             return _written(Answered(Reply(code=Code.LOGON_REQUIRED, text=_OVER)))
         except TakenBack:
@@ -78,7 +86,7 @@ class Aci:
     async def leave(self, http: HttpRequest) -> Response:
         """End a session: what it was sending or receiving is taken back; or take back one call of it."""
         name, callers = _name_of(http), self._callers_of(http)
-        named, owner = http.headers.get(HEADER, ""), _identity_of(http).user
+        named, owner = http.headers.get(SESSION_HEADER, ""), _identity_of(http).user
         try:
             if callers is None:
                 raise NoSession
@@ -87,7 +95,7 @@ class Aci:
                 return Response(status_code=204)
             caller = callers.named(named, owner)
         except NoSession:
-            text = f"there is no session of this {HEADER}: it has ended, or the header is missing"
+            text = f"there is no session of this {SESSION_HEADER}: it has ended, or the header is missing"
             raise HTTPException(404, text) from None
         if not name:
             callers.end(caller)
@@ -194,7 +202,7 @@ def _written(answered: Answered, *, as_text: bool = False, session: str = "", ca
         answered.reply.text = answered.reply.code.text
     headers = {"cache-control": "no-store"}
     if session:
-        headers[HEADER] = session
+        headers[SESSION_HEADER] = session
     if call:
         headers[CALL_HEADER] = call
     return JSONResponse(encode_answer(answered, as_text=as_text), headers=headers)

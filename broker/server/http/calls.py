@@ -22,7 +22,6 @@ from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 
-HEADER = "Broker-Call"
 NAME = "^[!-~]{0,64}$"  # an identifier; "" is none
 KEPT_MAX = 8  # calls of a session
 _AT_ONCE = ("", "NO")

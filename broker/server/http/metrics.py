@@ -17,6 +17,7 @@ from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.admin.figures import Figures
 from oms_journal.broker.admin.questions import Query, Row
 from oms_journal.broker.admin.subjects import SUBJECTS
+from oms_journal.broker.block import SERVICE_FIELDS
 from oms_journal.broker.rights import BROKER, Right
 from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.admin.resources import files_max, memory_bytes, open_files, transports
@@ -91,7 +92,6 @@ def _quoted(text: str) -> str:
 
 
 OTHERS = "(others)"  # the label of all services and topics that are not told by name
-LABELS_OF_SERVICE = ("server_class", "server_name", "service")
 _GAUGES = {
     "oms_uows_active": ("active_uows", "Units of work that are not complete."),
     "oms_uow_statuses": ("statuses", "Statuses that are kept of complete units of work."),
@@ -237,8 +237,8 @@ def _latencies(page: Exposition, latencies: Latencies) -> None:
 
 
 def _services(page: Exposition, meters: Figures) -> None:
-    rows = [(dict(zip(LABELS_OF_SERVICE, _names(row), strict=True)), row) for row in meters.services]
-    others, label = meters.other_services, dict.fromkeys(LABELS_OF_SERVICE, OTHERS)
+    rows = [(dict(zip(SERVICE_FIELDS, _names(row), strict=True)), row) for row in meters.services]
+    others, label = meters.other_services, dict.fromkeys(SERVICE_FIELDS, OTHERS)
 
     def of(column: str, extra: Mapping[str, str] | None = None) -> Iterable[tuple[dict[str, str], float]]:
         found = [({**labels, **(extra or {})}, row[column]) for labels, row in rows]

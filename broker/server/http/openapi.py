@@ -21,11 +21,18 @@ from oms_journal.broker.admin.questions import LIMIT_MAX
 from oms_journal.broker.admin.subjects import ALIASES, SUBJECTS, Subject
 from oms_journal.broker.admin.uows import YES_OR_NO
 from oms_journal.broker.block import FIELDS, ConvStat, Function, Option, Reception, Store
-from oms_journal.broker.block_json import AS_TEXT, BODY, BODY_TEXT, NUMBER_MAX, REPLY_FIELDS, REQUEST_FIELDS
+from oms_journal.broker.block_json import (
+    AS_TEXT,
+    BODY,
+    BODY_TEXT,
+    CALL_HEADER,
+    NUMBER_MAX,
+    REPLY_FIELDS,
+    REQUEST_FIELDS,
+    SESSION_HEADER,
+)
 from oms_journal.broker.records import Status
-from oms_journal.broker.server.http.calls import HEADER as CALL_HEADER
 from oms_journal.broker.server.http.calls import KEPT_MAX, NAME
-from oms_journal.broker.server.http.sessions import HEADER
 
 EndpointT = TypeVar("EndpointT", bound=Callable[..., Any])
 Json = dict[str, Any]
@@ -193,7 +200,7 @@ REPLY: Json = {
     "additionalProperties": False,
 }
 _SESSION_IN: Json = {
-    "name": HEADER,
+    "name": SESSION_HEADER,
     "in": "header",
     "required": False,
     "description": "The session, as an answer named it; `new` for a new one. Without it TOKEN finds it.",
@@ -233,7 +240,7 @@ CALL: Json = {
     "responses": {
         200: {
             "description": "The answer.",
-            "headers": {HEADER: _SESSION_OUT, CALL_HEADER: _CALL_OUT},
+            "headers": {SESSION_HEADER: _SESSION_OUT, CALL_HEADER: _CALL_OUT},
             "content": {
                 "application/json": {"schema": {"$ref": "#/components/schemas/Reply"}},
             },
@@ -260,7 +267,7 @@ LEAVE: Json = {
     "responses": {
         200: {
             "description": "The call stands, with this answer; a message is not repeated.",
-            "headers": {HEADER: _SESSION_OUT, CALL_HEADER: _CALL_OUT},
+            "headers": {SESSION_HEADER: _SESSION_OUT, CALL_HEADER: _CALL_OUT},
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Reply"}}},
         },
         204: {"description": "The session is over, or nothing of the call is left."},

@@ -19,14 +19,13 @@ from collections import OrderedDict
 
 from oms_journal.broker.answers import Physical
 from oms_journal.broker.block import Function, Request
+from oms_journal.broker.block_json import NEW_SESSION
 from oms_journal.broker.durations import MICROSECONDS, NEVER
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.rights import Guard, Identity
 from oms_journal.broker.server.http.calls import AnswerRoom, Calls
 from oms_journal.broker.server.runtime.limits import WebLimits
 
-HEADER = "Broker-Session"
-NEW_SESSION = "new"
 _SWEEP_SECONDS = 1.0  # at least, between two looks at who has gone away
 _BEGUN_MAX = 10_000  # calls that began a session, or will not
 _SILENT_SECONDS = 10.0  # after a single call, until anybody's session makes room: a second one would have come by then

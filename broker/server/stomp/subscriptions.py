@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from oms_journal.broker.answers import Answered
-from oms_journal.broker.block import ANY, NEW, Function, Option, Reception, Reply, Request
+from oms_journal.broker.block import ANY, BEGINNINGS, NEW, Function, Option, Reception, Reply, Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.destinations import InConversation, ToService, ToTopic
 from oms_journal.broker.server.stomp.flow import Cancellable, Flow
@@ -142,7 +142,6 @@ AUTO, CLIENT, INDIVIDUAL = "auto", "client", "client-individual"
 ACK_MODES = (AUTO, CLIENT, INDIVIDUAL)
 SHUT_SECONDS = 0.5  # between two looks whether what a service that is to shut down has is done
 RETRY_SECONDS = 1.0  # after a message that could not be had
-_BEGINNINGS = (Reception.RECV_FIRST, Reception.RECV_ONLY)
 _ENDS = (Reception.RECV_LAST, Reception.RECV_ONLY)
 # What a settling call is answered when somebody else has settled the unit: an operator, or the end of the store.
 SETTLED = frozenset({Code.WRONG_STATUS, Code.UOW_NOT_FOUND, Code.NOT_THE_CREATOR})
@@ -333,7 +332,7 @@ class Feed:
     def _take(self, answered: Answered) -> None:
         reply = answered.reply
         unit = self._current
-        if unit is None or reply.uow_status in _BEGINNINGS:
+        if unit is None or reply.uow_status in BEGINNINGS:
             unit = self._current = InFlight(self, self._whose(), reply)
         number = self._receiver.number()
         unit.numbers.append(number)
