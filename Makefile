@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help venv demo test test-all test-rest test-faults clients resend torture soak campaign simulate simulate-faults faults fuzz bench dist docs lint audit format clean
+.PHONY: help venv demo test test-all test-rest test-faults clients resend torture soak campaign simulate simulate-faults faults fuzz bench dist docs pictures lint audit format clean
 
 help:
 	@echo "make demo      the main job on 336,776 real flights, with a kill, a recovery and a report"
@@ -26,6 +26,7 @@ help:
 	@echo "make bench     the benchmarks, as a table; ARGS=--quick for a look"
 	@echo "make dist      sdist and wheel into dist/, the wheel tried in an empty environment of each interpreter that is there"
 	@echo "make docs      the site of the documents, into build/site/html"
+	@echo "make pictures  the pictures of the documents, made again: what the command, the console and the report look like"
 	@echo "make lint      format, lint, types and layers, checked"
 	@echo "make audit     ask for known holes in what is installed; needs the network"
 	@echo "make format    format and fix what can be fixed"
@@ -103,6 +104,9 @@ dist: $(READY)
 
 docs: $(READY)
 	$(BIN)/python -m tests.docs.site
+
+pictures: $(READY)
+	$(BIN)/python -m tests.docs.pictures $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

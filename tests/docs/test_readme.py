@@ -1,40 +1,46 @@
-"""The README says what is there: its commands, and its ten lines, which run."""
+"""The README is short and leads to what is there; the examples of the public docstrings run."""
 
 import asyncio
 import inspect
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 
 import oms_journal
-from oms_journal.cli.main import app
 from tests.support.project import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
 
-def commands() -> set[str]:
-    group = typer.main.get_command(app)
-    return set(group.list_commands(None))  # type: ignore[attr-defined]
+def test_it_is_read_in_five_minutes() -> None:
+    assert len(README.splitlines()) <= 150
 
 
-def test_every_command_stands_in_the_table_and_every_row_is_a_command() -> None:
-    rows = set(re.findall(r"^\| `oms ([a-z-]+)", README, re.MULTILINE))
-
-    assert rows == commands()
+def test_the_first_program_has_twelve_lines() -> None:
+    assert len(README.split("```python\n")[1].split("```")[0].splitlines()) == 12
 
 
-def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = README.split("## The library in ten lines")[1].split("```python\n")[1].split("```")[0]
-    monkeypatch.chdir(tmp_path)
+def test_every_extra_is_named_and_no_other() -> None:
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    (line,) = [line for line in README.splitlines() if "An extra brings more" in line]
 
-    for _ in range(2):  # as a reader does, in the same directory
-        exec(compile(code, "README.md", "exec"), {})
+    assert set(re.findall(r"`(\w+)`", line.split("An extra brings more")[1])) - {"oms"} == set(extras)
 
-    assert (tmp_path / "spool" / "omsmsg-0000000001.data").exists()
+
+def test_it_has_a_place_for_its_figures() -> None:
+    assert README.index("<!-- bench:readme:begin -->") < README.index("<!-- bench:readme:end -->")
+
+
+def test_every_make_target_that_it_names_is_there() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+
+    for target in set(re.findall(r"(?:`|\$ )make ([\w-]+)", README)):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
 def _examples() -> Iterator[tuple[str, str]]:
@@ -59,14 +65,35 @@ def test_the_examples_of_the_public_classes_run_twice(tmp_path: Path, monkeypatc
         exec(compile(code, name, "exec"), dict(names))
 
 
-def test_every_file_the_readme_links_to_is_there() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (REPOSITORY / target).exists(), target
+SINGLE = ("README.md", "SECURITY.md")
 
 
-def test_every_link_within_the_readme_leads_to_a_heading() -> None:
-    headings = {
-        re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.+)$", README, re.MULTILINE)
-    }
+@pytest.mark.parametrize("name", SINGLE)
+def test_every_link_leads_to_a_file_and_a_heading(name: str) -> None:
+    text = (REPOSITORY / name).read_text(encoding="utf-8")
+    for path, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", text):
+        target = REPOSITORY / (path or name)
+        assert target.exists(), path
+        if anchor:
+            assert anchor in headings(target.read_text(encoding="utf-8")), f"{path}#{anchor}"
 
-    assert set(re.findall(r"\]\(#([\w-]+)\)", README)) <= headings
+
+def headings(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as code hosts make them."""
+    plain = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^#+ (.+)$", plain, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def test_the_pictures_are_small_and_ask_nobody_for_anything() -> None:
+    shown = re.findall(r"!\[[^]]+\]\((docs/pictures/[^)]+)\)", README)
+
+    assert sorted(shown) == sorted(
+        f"docs/pictures/{path.name}" for path in (REPOSITORY / "docs" / "pictures").iterdir()
+    )
+    for path in shown:
+        picture = (REPOSITORY / path).read_bytes()
+        assert len(picture) <= 200 << 10, path
+        if path.endswith(".svg"):
+            addresses = set(re.findall(rb"(?:https?|url)[:(][^\s\"')]+", picture))
+            assert all(a.startswith((b"url(#", b"http://www.w3.org/", b"https://www.textualize.io")) for a in addresses)
