@@ -21,7 +21,6 @@ from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.store.changes import Changes, NewMessage
 from oms_journal.database.options import Options
 from tests.support.faulty_disk import SimulatedDisk
-from tests.support.project import REPOSITORY
 from tests.support.web_place import ALICE, BOB, WebPlace
 from tests.support.web_place import SERVICE as CHESS
 
@@ -103,20 +102,6 @@ def test_a_command_that_makes_no_sense_here_is_refused_with_the_reason(place: We
 
     assert found["code"] == (CommandCode.CANNOT_EXECUTE if name in REFUSED else CommandCode.INVALID_COMMAND)
     assert REFUSED.get(name, "") in found["text"]
-
-
-def test_the_manual_names_everything_that_is_refused_and_why() -> None:
-    section = (
-        (REPOSITORY / "README.md").read_text(encoding="utf-8").partition("### For operators")[2].partition("\n### ")[0]
-    )
-    named = set()
-    for cell in re.findall(r"^\| ([A-Z][^|]*) \|", section, re.MULTILINE):
-        for group in cell.split(";"):
-            words = group.replace(",", " ").split()
-            last = words[-1].partition("-")[2]
-            named |= {word + last if word.endswith("-") else word for word in words}
-
-    assert named == {*REFUSED, *REFUSED_SUBJECTS}
 
 
 def test_pages_follow_one_another_by_their_cursor(place: WebPlace) -> None:

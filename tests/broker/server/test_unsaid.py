@@ -199,9 +199,9 @@ def test_the_example_is_a_whole_file_that_means_what_no_file_does(tmp_path: Path
     assert all(re.search(rf"^\*? *{each.name}=", lines, re.MULTILINE) for each in KEYWORDS if "BROKER" in each.sections)
 
 
-def test_the_files_of_two_brokers_in_the_readme_store_what_they_take(tmp_path: Path) -> None:
-    readme = (REPOSITORY / "README.md").read_text()
-    (block,) = re.findall(r"```\n(DEFAULTS=BROKER\n.*?PARTNER-CLUSTER.*?)```", readme, re.DOTALL)
+def test_the_files_of_two_brokers_in_the_manual_store_what_they_take(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "how-to" / "standby.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```text\n(DEFAULTS=BROKER\n.*?PARTNER-CLUSTER.*?)```", page, re.DOTALL)
     standby = block.replace("RUN-MODE=STANDARD", "RUN-MODE=STANDBY")
     for text in (block, standby):
         attributes = parse_attributes(text)

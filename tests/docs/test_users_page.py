@@ -1,4 +1,4 @@
-"""What the README tells an operator about users and TLS, done as it stands there."""
+"""The how-to on users: its commands give the rights that it says, and what it names is there."""
 
 import re
 import shlex
@@ -12,13 +12,13 @@ from oms_journal.broker.server.security.users import read_users
 from tests.support.cli_runner import oms
 from tests.support.project import REPOSITORY
 
-README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-SECTION = README.split("### Who may do what\n")[1].split("\n### ")[0]
+PAGE = (REPOSITORY / "docs" / "how-to" / "users-and-rights.md").read_text(encoding="utf-8")
+COMMAND = re.compile(r"^\$ (?:echo .*? \| )?(oms user .*)$", re.MULTILINE)
 
 
 def test_the_commands_for_users_run_and_mean_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = re.findall(r"^\$ (oms user .*)$", SECTION, re.MULTILINE)
+    lines = COMMAND.findall(PAGE)
     assert len(lines) >= 6
     for line in lines:
         oms(*shlex.split(line)[1:], stdin=b"a long password\n")
@@ -33,9 +33,10 @@ def test_the_commands_for_users_run_and_mean_what_they_say(tmp_path: Path, monke
 
 
 def test_the_attributes_and_rights_that_it_names_are_there() -> None:
-    rows = [row for row in re.findall(r"^\| ([^|]+) \|", SECTION, re.MULTILINE) if row.strip("-")]
-    attributes = {name.split("=")[0].strip() for row in rows for name in row.split(",") if name[:1].isupper()}
-    rights = {row.strip("`") for row in rows if row.startswith("`")}
+    rights = set(re.findall(r"^\| `([a-z]+)` \|", PAGE, re.MULTILINE))
+    table = PAGE.split("| attribute | says |")[1].split("\n\n")[0]
+    cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("| ") and "---" not in row]
+    attributes = {name.split("=")[0].strip() for cell in cells for name in cell.split(",")}
 
     assert attributes and attributes <= set(CANONICAL)
     assert rights == {right.value for right in Right}
