@@ -125,7 +125,5 @@ def test_nothing_is_left_to_be_filled_in(page: str) -> None:
 def test_every_command_it_names_is_there(page: str) -> None:
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 
-    for target in set(
-        re.findall(r"make ([\w-]+)", " ".join(re.findall(r"`make [^`]*|^\$ make .*", PAGES[page], re.M)))
-    ):
+    for target in set(re.findall(r"make ([\w-]+)", " ".join(re.findall(r"`make [^`]*|^make .*", PAGES[page], re.M)))):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
