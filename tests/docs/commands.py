@@ -180,7 +180,8 @@ def _row(parameter: Any, context: Any) -> Sequence[str]:
 def _typed(parameter: Any, context: Any) -> str:
     record = parameter.get_help_record(context)
     assert record is not None
-    return re.sub(r" <[^|>]+>$", "", record[0])  # a type that its name says; a choice stays
+    typed = re.sub(r"<list\[(.+)\]>", r"<\1>", re.sub(r" <[^|>]+>$", "", record[0]))  # of types choices alone
+    return f"{typed}..." if parameter.nargs == -1 and not typed.endswith("...") else typed
 
 
 def _placed(argument: Any, context: Any) -> str:
