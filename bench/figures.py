@@ -127,7 +127,7 @@ def _opening(directory: Path, extent: Extent) -> Iterator[Figure]:
     open_seconds(path, "full")
     megabytes = data_bytes(path) / 1e6
     yield Figure(
-        f"opening a database with {extent.opened:,} waiting messages ({megabytes:,.0f} MB), every byte checked",
+        f"opening {extent.opened:,} waiting messages ({megabytes:,.0f} MB in the page cache), every byte checked",
         [1000 * open_seconds(path, "full") for _ in range(extent.rounds)],
         "ms",
     )
