@@ -23,7 +23,7 @@ help:
 	@echo "make torture   real brokers and clients, killed, stopped, overtaken, without room: MINUTES=n, ARGS=\"--seed n\""
 	@echo "make soak      real load for MINUTES=n, with memory, descriptors, threads and files watched"
 	@echo "make clients   the test suites of foreign STOMP clients, in SUITES=DIR (docs/reference/stomp-clients.md)"
-	@echo "make bench     the benchmarks, as a table; ARGS=--quick for a look"
+	@echo "make bench     the benchmarks, as a table; ARGS=--quick for a look, ARGS=--readme for six figures in two minutes"
 	@echo "make dist      sdist and wheel into dist/, the wheel tried in an empty environment of each interpreter that is there"
 	@echo "make docs      the site of the documents, into build/site/html"
 	@echo "make pictures  the pictures of the documents, made again: what the command, the console and the report look like"

@@ -10,15 +10,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import machine, spark, table
+from bench import figures, machine, spark, table
 from bench.broker import restart, stomp, takeover, units
 from bench.engine import beside, commits, cost, growth, memory, opening, verifying
 from bench.measure import Row, Settings
 from bench.raw import sync_seconds
 
-README = Path(__file__).parent.parent / "README.md"
+REPOSITORY = Path(__file__).parent.parent
+PAGE = REPOSITORY / "docs" / "contributing" / "benchmarks.md"
+README = REPOSITORY / "README.md"
+FIGURES = "readme"  # the README's part
 Group = Callable[[Settings], Iterator[Row]]
-# What is measured by name, as the README has it: a table for each part.
+# What is measured by name, as the page on benchmarks has it: a table for each part.
 PARTS: dict[str, dict[str, Group]] = {
     "engine": {
         "one": commits.one,
@@ -56,6 +59,8 @@ def main() -> int:
         settings = Settings(directory=directory, method=min(syncs, key=syncs.__getitem__))
         settings = settings.quick() if arguments.quick else settings
         settings = replace(settings, rounds=arguments.rounds) if arguments.rounds else settings
+        if arguments.readme:
+            return _figures(settings, syncs, is_quick=arguments.quick)
         described = [*machine.describe(directory, syncs), f"Measured {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"]
         print("\n".join(described), end="\n\n", flush=True)
         company = machine.Company()
@@ -69,8 +74,8 @@ def main() -> int:
     if arguments.json is not None:
         document = {"machine": described, "rows": [table.as_dict(row) for row in rows]}
         arguments.json.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    if arguments.write_readme:
-        _write_readme(found, described)
+    if arguments.write:
+        _write(found, described)
     return int(any(row.is_met is False for row in rows))
 
 
@@ -82,9 +87,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--directory", type=Path, help="where to measure; the system's temporary directory otherwise")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write machine and rows there too")
     parser.add_argument(
-        "--write-readme",
+        "--write", action="store_true", help=f"write the parts that were measured whole into {PAGE.name}"
+    )
+    parser.add_argument(
+        "--readme",
         action="store_true",
-        help="write the parts that were measured whole",
+        help="only six absolute figures, in two minutes; the README has a place for them",
     )
     return parser.parse_args()
 
@@ -101,12 +109,27 @@ def _measure(settings: Settings, groups: list[str]) -> dict[str, list[Row]]:
     return found
 
 
-def _write_readme(found: dict[str, list[Row]], described: list[str]) -> None:
+def _figures(settings: Settings, syncs: dict[str, float], *, is_quick: bool) -> int:
+    """Measure the README's figures, print them, and put them into it where it has a place for them."""
+    extent = figures.Extent(rounds=2, seconds=0.1, opened=20_000, weighed=20_000) if is_quick else figures.Extent()
+    company = machine.Company()
+    measured = []
+    for figure in figures.figures(settings.directory, extent):
+        figures.told(figure)
+        measured.append(figure)
+    lines = figures.described(settings.directory, syncs, company)
+    print(figures.text(measured, lines))
+    if not is_quick and table.has_place(README, FIGURES):
+        table.rewrite(README, FIGURES, figures.markdown(measured, lines))
+    return 0
+
+
+def _write(found: dict[str, list[Row]], described: list[str]) -> None:
     """Write the tables of the parts all of whose groups were measured; the others stay, with their machine."""
     for part, groups in PARTS.items():
         if set(groups) <= set(found):
             rows = [row for group in groups for row in found[group]]
-            table.rewrite(README, part, table.markdown(rows, described))
+            table.rewrite(PAGE, part, table.markdown(rows, described))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The one table, for a terminal and for the README, and the same as JSON."""
+"""The one table, for a terminal and for the page on benchmarks, and the same as JSON."""
 
 import statistics
 from collections.abc import Sequence
@@ -59,16 +59,21 @@ def as_dict(row: Row) -> dict[str, object]:
 
 
 def markers(part: str) -> tuple[str, str]:
-    """Return the lines of the README between which a part's table stands."""
+    """Return the lines of a page between which a part's table stands."""
     return f"<!-- bench:{part}:begin -->", f"<!-- bench:{part}:end -->"
 
 
-def rewrite(readme: Path, part: str, table: str) -> None:
-    """Put a part's table between its markers in the README; ValueError when it has none."""
-    old = readme.read_text(encoding="utf-8")
+def has_place(page: Path, part: str) -> bool:
+    """Say whether the page has the markers of a part."""
+    return markers(part)[0] in page.read_text(encoding="utf-8")
+
+
+def rewrite(page: Path, part: str, table: str) -> None:
+    """Put a part's table between its markers in the page; ValueError when it has none."""
+    old = page.read_text(encoding="utf-8")
     first, last = markers(part)
     begin, end = old.find(first), old.find(last)
     if not 0 <= begin < end:
-        raise ValueError(f"{readme} has no line {first} with a line {last} behind it")
+        raise ValueError(f"{page} has no line {first} with a line {last} behind it")
     new = f"{old[: begin + len(first)]}\n\n{table}\n\n{old[end:]}"
-    readme.write_text(new, encoding="utf-8")
+    page.write_text(new, encoding="utf-8")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import table
-from bench.__main__ import PARTS
+from bench import figures, table
+from bench.__main__ import FIGURES, PAGE, PARTS
 from bench.callers import QUEUE, frame_bytes
 from bench.engine import commits, growth, opening
 from bench.measure import Row, Settings
@@ -70,18 +70,18 @@ def test_a_row_is_judged_by_its_median(row: Row, is_met: bool | None) -> None:
 
 
 def test_the_table_goes_between_the_markers_and_nowhere_else(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
+    page = tmp_path / "benchmarks.md"
     (begin, end), others = table.markers("engine"), "\n".join((*table.markers("spark"), "behind"))
-    readme.write_text(f"before\n{begin}\nold\n{end}\n{others}\n")
+    page.write_text(f"before\n{begin}\nold\n{end}\n{others}\n")
 
     for text in ("first", "second"):
-        table.rewrite(readme, "engine", text)
+        table.rewrite(page, "engine", text)
 
-        assert readme.read_text() == f"before\n{begin}\n\n{text}\n\n{end}\n{others}\n"
+        assert page.read_text() == f"before\n{begin}\n\n{text}\n\n{end}\n{others}\n"
 
 
-def test_the_readme_has_a_place_for_the_table_of_every_part() -> None:
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+def test_the_page_has_a_place_for_the_table_of_every_part() -> None:
+    text = PAGE.read_text(encoding="utf-8")
 
     places = [text.find(marker) for part in PARTS for marker in table.markers(part)]
 
@@ -91,14 +91,14 @@ def test_the_readme_has_a_place_for_the_table_of_every_part() -> None:
 @pytest.mark.parametrize(
     "content", ["", "<!-- bench:engine:begin -->", "<!-- bench:engine:end --><!-- bench:engine:begin -->"]
 )
-def test_a_readme_without_markers_is_left_alone(tmp_path: Path, content: str) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text(content)
+def test_a_page_without_markers_is_left_alone(tmp_path: Path, content: str) -> None:
+    page = tmp_path / "benchmarks.md"
+    page.write_text(content)
 
     with pytest.raises(ValueError, match="has no line"):
-        table.rewrite(readme, "engine", "table")
+        table.rewrite(page, "engine", "table")
 
-    assert readme.read_text() == content
+    assert page.read_text() == content
 
 
 def test_a_markdown_table_has_as_many_cells_in_every_line() -> None:
@@ -108,6 +108,23 @@ def test_a_markdown_table_has_as_many_cells_in_every_line() -> None:
 
     assert {line.count("|") for line in lines} == {len(table.HEADS) + 1}
     assert len(lines) == 2 + len(rows)
+
+
+def test_the_six_figures_are_measured_and_written_where_the_readme_has_a_place(tmp_path: Path) -> None:
+    extent = figures.Extent(rounds=1, seconds=0.05, opened=500, weighed=500)
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n")
+
+    measured = list(figures.figures(tmp_path, extent))
+
+    assert len(measured) == 6
+    assert all(value > 0 for figure in measured for value in figure.measured)
+    assert not table.has_place(readme, FIGURES)
+    readme.write_text("\n".join(("before", *table.markers(FIGURES), "behind")))
+    assert table.has_place(readme, FIGURES)
+    table.rewrite(readme, FIGURES, figures.markdown(measured, ["a machine", "a commit"]))
+    lines = [line for line in readme.read_text().splitlines() if line.startswith("|")]
+    assert len(lines) == 8 and {line.count("|") for line in lines} == {4}
 
 
 @pytest.mark.parametrize("group", [commits.one, commits.tasks, commits.threads, commits.add_many, commits.deliver])

@@ -11,7 +11,7 @@ from oms_journal.broker import rules
 from oms_journal.broker.admin import commands, figures, questions
 from oms_journal.broker.attributes import attributes
 from oms_journal.broker.kernel.state import producers, unused_names, world
-from oms_journal.broker.server.http import browser_sessions
+from oms_journal.broker.server.http import login
 from oms_journal.broker.server.runtime.limits import FrameLimits, StompLimits, WebLimits
 from oms_journal.broker.server.security import passwords, users
 from oms_journal.broker.server.security.login_attempts import LoginBounds
@@ -168,13 +168,12 @@ def of_server() -> Rows:
         ("the longest such wait", shown(LoginBounds().wait_seconds_max, SECONDS), ""),
         (
             "browsers that are logged on",
-            f"{browser_sessions.SESSIONS_MAX:,}, {browser_sessions.OF_USER_MAX} of one user",
+            f"{login.SESSIONS_MAX:,}, {login.OF_USER_MAX} of one user",
             "the one that was silent for longest is logged off",
         ),
         (
             "a browser's session",
-            f"{shown(browser_sessions.IDLE_SECONDS, SECONDS)} idle, "
-            f"{shown(browser_sessions.LIFE_SECONDS, SECONDS)} in all",
+            f"{shown(login.IDLE_SECONDS, SECONDS)} idle, {shown(login.LIFE_SECONDS, SECONDS)} in all",
             "it is logged off",
         ),
     ]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oms_journal.broker.admin.codes import Cis
+from oms_journal.broker.admin.codes import CommandCode
 from oms_journal.broker.admin.commands import COMMANDS, IDENTIFIERS_MAX
 from oms_journal.broker.admin.commands import REFUSED as REFUSED_COMMANDS
 from oms_journal.broker.admin.subjects import ALIASES, SUBJECTS
@@ -66,7 +66,7 @@ def test_every_command_has_a_row_for_each_of_its_objects() -> None:
 
 
 def test_every_code_has_a_row() -> None:
-    assert [row for row in rows("Answers") if row[0] != "code"] == [[str(int(code)), code.text] for code in Cis]
+    assert [row for row in rows("Answers") if row[0] != "code"] == [[str(int(code)), code.text] for code in CommandCode]
 
 
 def test_everything_that_is_refused_is_named() -> None:

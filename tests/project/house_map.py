@@ -10,6 +10,34 @@ from tests.support.project import FOLDERS, OUTSIDE, PACKAGES, REPOSITORY, module
 MAP = REPOSITORY / "docs" / "contributing" / "map.md"
 ROOMS = ("<!-- rooms:begin -->", "<!-- rooms:end -->")
 MODULES = ("<!-- map:begin -->", "<!-- map:end -->")
+ARROWS = ("<!-- arrows:begin -->", "<!-- arrows:end -->")
+HOUSE = """
+                    people and scripts
+                            │
+                  ┌─────────▼──────────┐
+                  │        cli         │
+                  └───┬────────────┬───┘
+      programs        │            │         notebooks
+          │           │            │             │
+      ┌───▼───────────▼──┐  ┌──────▼─────────────▼──┐
+      │      broker      │◁╌┤       analysis        │
+      └────────┬─────────┘  └───────────┬───────────┘
+      ┌────────▼─────────┐              │
+      │     database     │              │
+      └────────┬─────────┘              │
+      ┌────────▼─────────┐              │
+      │     recovery     │              │
+      └────────┬─────────┘              │
+      ┌────────▼─────────┐              │
+      │      index       │              │
+      └────────┬─────────┘              │
+      ┌────────▼────────────────────────▼──┐
+      │              journal               │
+      └────────────────┬───────────────────┘
+                     disk
+
+      ─▶ may import, and all below it     ╌▷ the broker's records and queues only
+"""
 
 
 def first_sentence(text: str) -> str:
@@ -43,6 +71,19 @@ def _line(drawing: str, folder: Path) -> str:
     return f"{drawing:22} {_said(folder / '__init__.py')}"
 
 
+def drawn_arrows() -> str:
+    """Return the picture of the house as it should stand in the map, and below it who imports whom in the code."""
+    lines = [f"{name:9} imports {', '.join(imported(name)) or 'none of them'}" for name in reversed(FOLDERS)]
+    return "\n".join(["```text", HOUSE.strip("\n"), "", *lines, "```"])
+
+
+def imported(folder: str) -> list[str]:
+    """Return which other folders the modules of a folder import."""
+    texts = [(REPOSITORY / path).read_text(encoding="utf-8") for path in modules() if path.parts[0] == folder]
+    named = {found[1] for text in texts for found in re.finditer(r"^ *(?:from|import) oms_journal\.(\w+)", text, re.M)}
+    return [name for name in reversed(FOLDERS) if name in named - {folder}]
+
+
 def drawn_modules() -> str:
     """Return the list of modules as it should stand in the map."""
     lines = ["```"]
@@ -61,8 +102,8 @@ def found(marks: tuple[str, str]) -> str:
 
 
 def write() -> None:
-    """Put both into the map."""
-    for (begin, end), drawing in ((ROOMS, drawn_rooms()), (MODULES, drawn_modules())):
+    """Put all three into the map."""
+    for (begin, end), drawing in ((ARROWS, drawn_arrows()), (ROOMS, drawn_rooms()), (MODULES, drawn_modules())):
         before, behind = re.split(f"{begin}.*?{end}", MAP.read_text(encoding="utf-8"), flags=re.DOTALL)
         MAP.write_text(f"{before}{begin}\n{drawing}\n{end}{behind}", encoding="utf-8")
 

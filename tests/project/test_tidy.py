@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.long_files import LONG_FILES, SPARK_FILES
-from tests.project.house_map import MAP, MODULES, ROOMS, drawn_modules, drawn_rooms, found
+from tests.project.house_map import ARROWS, MAP, MODULES, ROOMS, drawn_arrows, drawn_modules, drawn_rooms, found
 from tests.support.project import PACKAGES, REPOSITORY, modules
 
 # Names that say nothing about their subject: the page's last sentence.
@@ -69,6 +69,10 @@ def test_the_map_lists_every_module_with_its_own_first_sentence() -> None:
 
 def test_the_map_draws_every_folder_with_its_own_first_sentence() -> None:
     assert found(ROOMS) == drawn_rooms(), "write it anew: python -m tests.project.house_map"
+
+
+def test_the_map_has_the_picture_of_the_house_with_who_imports_whom() -> None:
+    assert found(ARROWS) == drawn_arrows(), "write it anew: python -m tests.project.house_map"
 
 
 def test_the_map_says_of_every_folder_once_whether_it_is_done() -> None:

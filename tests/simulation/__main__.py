@@ -17,6 +17,8 @@ from tests.simulation.scripts import NotAScript
 from tests.simulation.worlds import REAL, TOYS, WORLDS
 from tests.support.project import REPOSITORY
 
+LEDGER = REPOSITORY / "docs" / "contributing" / "ledger.md"
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Do what the arguments say, and return the exit status."""
@@ -30,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         processes=named.processes,
         failures=named.failures,
         table=named.table,
-        durability=REPOSITORY / "DURABILITY.md" if named.write_durability else None,
+        ledger=LEDGER if named.write_ledger else None,
         gaps_fail=named.gaps_fail,
         seconds=named.seconds_per_run,
     )
@@ -58,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--failures", type=Path, default=Path("simulation-failures"), metavar="DIR", help="for scripts")
     parser.add_argument("--table", type=Path, metavar="FILE", help="write what was met there, as Markdown")
-    parser.add_argument("--write-durability", action="store_true", help="write the campaign into DURABILITY.md")
+    parser.add_argument("--write-ledger", action="store_true", help="write the campaign into the ledger")
     parser.add_argument("--gaps-fail", action="store_true", help="fail if a branch of recovery was never met")
     parser.add_argument("--seconds-per-run", type=float, default=SECONDS_MAX, metavar="S", help="more is a failure")
     parser.add_argument("--fault", choices=FAULTS, metavar="NAME", help="make this fault while replaying")

@@ -28,7 +28,7 @@ class Settings:
     processes: int = 1
     failures: Path = Path("simulation-failures")
     table: Path | None = None
-    durability: Path | None = None  # the document whose section about the last campaign is written anew
+    ledger: Path | None = None  # the document whose section about the last campaign is written anew
     gaps_fail: bool = False
     seconds: float = SECONDS_MAX  # for one run
     seconds_between_lines: float = 10.0
@@ -92,9 +92,9 @@ def simulate(settings: Settings, seeds: range) -> int:
     missing = _show_met(settings, tally.shares)
     if interrupted:
         return INTERRUPTED
-    if settings.durability is not None:
+    if settings.ledger is not None:
         for name, share in tally.shares.items():
-            write_section(settings.durability, name, section(name, share, tally.seconds, settings.processes))
+            write_section(settings.ledger, name, section(name, share, tally.seconds, settings.processes))
     return int(tally.failed > 0 or (settings.gaps_fail and bool(missing)))
 
 

@@ -64,7 +64,7 @@ def tables(seen: Seen) -> Iterator[str]:
 
 
 def section(name: str, share: Share, seconds: float, processes: int) -> list[str]:
-    """Return what DURABILITY.md says of a world's part in a campaign, as Markdown."""
+    """Return what the ledger says of a world's part in a campaign, as Markdown."""
     seen = share.seen
     after: defaultdict[str, Counter[str]] = defaultdict(Counter)
     during: defaultdict[str, Counter[str]] = defaultdict(Counter)

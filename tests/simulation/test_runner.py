@@ -127,13 +127,13 @@ def test_what_breaks_nothing_ends_with_status_0_and_says_what_was_met(tmp_path: 
 
 
 def test_a_campaign_is_written_between_its_worlds_markers_and_nowhere_else(tmp_path: Path) -> None:
-    document = tmp_path / "DURABILITY.md"
+    document = tmp_path / "ledger.md"
     of = {name: f"<!-- simulate {name}:begin -->\nan older one\n<!-- simulate {name}:end -->\n" for name in TOY_NAMES}
     document.write_text("before\n" + "between\n".join(of.values()) + "after\n")
 
-    assert simulate(_settings("toy", io.StringIO(), tmp_path, durability=document), range(30)) == 0
+    assert simulate(_settings("toy", io.StringIO(), tmp_path, ledger=document), range(30)) == 0
     first = document.read_text()
-    assert simulate(_settings("toy-forgets", io.StringIO(), tmp_path, durability=document), range(60)) == 1
+    assert simulate(_settings("toy-forgets", io.StringIO(), tmp_path, ledger=document), range(60)) == 1
     second = document.read_text()
 
     assert first.startswith('before\n<!-- simulate toy:begin -->\nWorld "toy": 30 runs, ')
