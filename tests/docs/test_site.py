@@ -56,4 +56,6 @@ def test_every_page_fits_a_window_and_asks_nobody_for_anything(
         tab.open(page, width=width, dark=dark)
         away = [address for address in tab.requests if urlsplit(address).scheme not in ("file", "data")]
         assert away == [], page
+        scheme = tab.run("document.body.getAttribute('data-md-color-scheme')")
+        assert scheme == ("slate" if dark else "default"), page
         assert tab.run("document.documentElement.scrollWidth <= window.innerWidth"), f"{page}: wider than {width}"
