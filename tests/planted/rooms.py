@@ -18,6 +18,7 @@ FOUND_ELSEWHERE: dict[str, str] = {}
 
 def room_of(folder: str) -> str:
     """Return the folder of tests that goes with a folder of the product."""
+    folder = "/".join(folder.split("/")[:2])  # what is below are parts of one room
     room = OTHER_ROOMS.get(folder, folder)
     return room if any((TESTS / room).rglob("test_*.py")) else room_of(room.rpartition("/")[0])
 
