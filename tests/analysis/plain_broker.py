@@ -31,8 +31,8 @@ from oms_journal.broker.records import (
 )
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.reading.dump import DumpedOperation, dump
-from tests.support.plain_answers import grouped, in_seconds, percentile
-from tests.support.plain_rows import Answer, database_of
+from tests.support.journals.plain_answers import grouped, in_seconds, percentile
+from tests.support.journals.plain_rows import Answer, database_of
 
 Place = tuple[int, int]  # sequence and offset
 COMPLETE = (Status.BACKEDOUT, Status.PROCESSED, Status.CANCELLED, Status.TIMEOUT, Status.DISCARDED)

@@ -30,9 +30,9 @@ from oms_journal.broker.records import (
     UowRecord,
 )
 from tests.analysis import plain_broker as plain
-from tests.support.browser import Browser, browser, needs_browser
-from tests.support.plain_rows import Answer, answer, assert_same, database_of, moment
-from tests.support.random_broker import SERVICES, TOPICS, BrokerWriter
+from tests.support.journals.plain_rows import Answer, answer, assert_same, database_of, moment
+from tests.support.journals.random_broker import SERVICES, TOPICS, BrokerWriter
+from tests.support.servers.browser import Browser, browser, needs_browser
 
 SEEDS = (2, 6)
 CLEANED = 2  # the seed of a journal of which the first files are not there

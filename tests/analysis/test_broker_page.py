@@ -14,8 +14,8 @@ from oms_journal.analysis.broker_verdicts import broker_verdicts
 from oms_journal.analysis.markup import escaped
 from oms_journal.analysis.page import page
 from oms_journal.analysis.verdicts import plain
-from tests.support import report_tables
-from tests.support.report_tables import DATABASE, EVIL, LAST
+from tests.support.journals import report_tables
+from tests.support.journals.report_tables import DATABASE, EVIL, LAST
 
 NOTHING = Broker(buckets=report_tables.pieces(240), units=Units(), failures=Failures(), talks=Talks(), topics=Topics())
 SERVICE: dict[str, Any] = {

@@ -21,10 +21,10 @@ from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validation import validate_directory
-from tests.support.analysed import ALL, Row, analysed, batches_of, comparable, damages, dumped, planned
-from tests.support.plain_rows import database_of
-from tests.support.random_journal import RandomWriter
-from tests.support.small_files import SMALL, churn, fill, open_small
+from tests.support.disks.small_files import SMALL, churn, fill, open_small
+from tests.support.journals.analysed import ALL, Row, analysed, batches_of, comparable, damages, dumped, planned
+from tests.support.journals.plain_rows import database_of
+from tests.support.journals.random_journal import RandomWriter
 
 TRIALS = 15  # of each seed
 UNNAMED = shutil.ignore_patterns("*.new")  # files that an open database prepares, and gives their name at any moment

@@ -18,8 +18,8 @@ from oms_journal.analysis.scales import DAY, SECOND, Buckets, Durations, Span, b
 from oms_journal.analysis.tables import Tables
 from oms_journal.analysis.timelines import COLOURS
 from oms_journal.analysis.verdicts import plain, verdicts
-from tests.support import report_tables
-from tests.support.report_tables import DATABASE, World
+from tests.support.journals import report_tables
+from tests.support.journals.report_tables import DATABASE, World
 
 START = datetime(2026, 11, 18, 12, tzinfo=UTC)
 HOURS = Buckets(wording.microseconds(START), 3600 * SECOND, 4)

@@ -23,11 +23,11 @@ from oms_journal.analysis.rows import batches
 from oms_journal.analysis.storage import NoJournal
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.reading.datafile import DataFile, Footer
-from tests.support.analysed import ALL, EVERY, Row, analysed, plain
 from tests.support.cli_runner import oms, oms_json
-from tests.support.plain_rows import database_of
-from tests.support.random_journal import RandomWriter, damage
-from tests.support.small_files import churn, fill, open_small
+from tests.support.disks.small_files import churn, fill, open_small
+from tests.support.journals.analysed import ALL, EVERY, Row, analysed, plain
+from tests.support.journals.plain_rows import database_of
+from tests.support.journals.random_journal import RandomWriter, damage
 
 
 def is_sealed(path: Path) -> bool:

@@ -31,11 +31,11 @@ from oms_journal import MessageDatabase
 from oms_journal.analysis.filters import narrowed
 from oms_journal.analysis.options import micros
 from oms_journal.analysis.schema import TIME_MAX, TIME_MIN, Wanted
-from tests.support.plain_rows import moment
-from tests.support.random_journal import QUEUES, RandomWriter
-from tests.support.source_calls import DEFAULT, Rows, load, reader, rows_of
+from tests.support.disks.watched_disk import HandClock
+from tests.support.journals.plain_rows import moment
+from tests.support.journals.random_journal import QUEUES, RandomWriter
+from tests.support.journals.source_calls import DEFAULT, Rows, load, reader, rows_of
 from tests.support.sweeps import Share, in_two_sizes
-from tests.support.watched_disk import HandClock
 
 SEED = 5
 FILE_BYTES = 9000  # some eight files

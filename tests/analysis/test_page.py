@@ -14,9 +14,9 @@ from oms_journal.analysis.answers import Answers
 from oms_journal.analysis.markup import data, escaped, name, tag
 from oms_journal.analysis.page import page
 from oms_journal.analysis.verdicts import plain, verdicts
-from tests.support import report_tables
-from tests.support.browser import Browser, browser, needs_browser
-from tests.support.report_tables import DATABASE, EVIL, FIRST, LAST, QUEUES, World
+from tests.support.journals import report_tables
+from tests.support.journals.report_tables import DATABASE, EVIL, FIRST, LAST, QUEUES, World
+from tests.support.servers.browser import Browser, browser, needs_browser
 
 WIDTHS = (1280, 400)
 PAGE_BYTES_MAX = 2 << 20

@@ -24,7 +24,9 @@ from oms_journal.journal.errors import DiskError, NewerFormat, NotThisDatabase
 from oms_journal.journal.format.headers import CHECKSUM, HEADER_COPIES, HEADER_SIZE, Ending, xxh3
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.writing.log import Journal, JournalSettings, Opening
-from tests.support.analysed import (
+from tests.support.crashes.crash_store import with_header
+from tests.support.disks.small_files import SMALL, churn, fill, open_small
+from tests.support.journals.analysed import (
     ALL,
     Row,
     analysed,
@@ -36,11 +38,9 @@ from tests.support.analysed import (
     plain,
     planned,
 )
-from tests.support.crash_store import with_header
-from tests.support.golden_files import add, vouch, write
-from tests.support.plain_rows import database_of
-from tests.support.random_journal import QUEUES, RandomWriter
-from tests.support.small_files import SMALL, churn, fill, open_small
+from tests.support.journals.golden_files import add, vouch, write
+from tests.support.journals.plain_rows import database_of
+from tests.support.journals.random_journal import QUEUES, RandomWriter
 
 OWN, OTHER = bytes(range(16)), bytes(range(16, 32))
 

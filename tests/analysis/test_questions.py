@@ -16,8 +16,8 @@ from oms_journal.analysis.duplicates import ADDED_COLUMNS
 from oms_journal.database.stats import FileExplanation, Pin
 from oms_journal.journal.format.frames import FRAME_SIZE
 from oms_journal.journal.writing.draft import CommitBuilder
-from tests.support import plain_answers as plain
-from tests.support.plain_rows import (
+from tests.support.journals import plain_answers as plain
+from tests.support.journals.plain_rows import (
     MICROSECOND,
     File,
     Row,
@@ -29,7 +29,7 @@ from tests.support.plain_rows import (
     moment,
     rows_in,
 )
-from tests.support.random_journal import SMALL, RandomWriter, damage
+from tests.support.journals.random_journal import SMALL, RandomWriter, damage
 
 SEEDS = range(4)
 KEPT = ", without what was moved away"

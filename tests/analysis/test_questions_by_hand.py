@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from oms_journal.analysis import questions
 from tests.broker.admin import broker_questions
-from tests.support.plain_rows import Answer, File, Row, answer, files_frame, frame, moment
+from tests.support.journals.plain_rows import Answer, File, Row, answer, files_frame, frame, moment
 
 S = 1_000_000  # a second
 SECOND = timedelta(seconds=1)

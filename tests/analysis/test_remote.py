@@ -15,9 +15,9 @@ from oms_journal import MessageDatabase
 from oms_journal.analysis.storage import NoJournal
 from oms_journal.journal.errors import NewerFormat
 from oms_journal.journal.names import DataFileName
-from tests.support.random_journal import RandomWriter
-from tests.support.source_calls import Rows, batches, dumped, in_order, load, plain, reader, rows_of
-from tests.support.stream_engine import Engine
+from tests.support.journals.random_journal import RandomWriter
+from tests.support.journals.source_calls import Rows, batches, dumped, in_order, load, plain, reader, rows_of
+from tests.support.journals.stream_engine import Engine
 
 moto_server = pytest.importorskip("moto.server", reason="no S3 server to test with: pip install --group test")
 pytest.importorskip("s3fs", reason="nothing reads S3: pip install -e '.[s3]'")

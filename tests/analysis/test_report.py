@@ -34,11 +34,11 @@ from oms_journal.analysis.storage import NoJournal
 from oms_journal.analysis.tables import Tables
 from oms_journal.analysis.verdicts import Name, Question, Verdict
 from oms_journal.journal.errors import NotThisDatabase
-from tests.support import plain_answers as plain
-from tests.support.plain_rows import MICROSECOND, Row, moment, rows_in
-from tests.support.random_journal import QUEUES, RandomWriter, damage
-from tests.support.report_tables import SCHEMAS
-from tests.support.watched_disk import HandClock
+from tests.support.disks.watched_disk import HandClock
+from tests.support.journals import plain_answers as plain
+from tests.support.journals.plain_rows import MICROSECOND, Row, moment, rows_in
+from tests.support.journals.random_journal import QUEUES, RandomWriter, damage
+from tests.support.journals.report_tables import SCHEMAS
 
 TABLES = {
     *("files", "damage", "lifecycle", "latency_histogram", "rate", "backlog", "retention", "commits"),

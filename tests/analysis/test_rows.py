@@ -26,7 +26,8 @@ from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import BadRecord, decode_set, encode_set
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile, require_header
-from tests.support.analysed import (
+from tests.support.disks.small_files import fill, open_small
+from tests.support.journals.analysed import (
     ALL,
     EVERY,
     Row,
@@ -39,11 +40,10 @@ from tests.support.analysed import (
     only,
     planned,
 )
-from tests.support.golden_files import NAMES, add, journal, make, write
-from tests.support.plain_rows import database_of
-from tests.support.random_journal import RandomWriter
-from tests.support.small_files import fill, open_small
-from tests.support.source_calls import struct
+from tests.support.journals.golden_files import NAMES, add, journal, make, write
+from tests.support.journals.plain_rows import database_of
+from tests.support.journals.random_journal import RandomWriter
+from tests.support.journals.source_calls import struct
 
 
 def _agree(*paths: Path) -> list[Row]:

@@ -22,9 +22,9 @@ from oms_journal.journal.errors import JournalError, NewerFormat, NotThisDatabas
 from oms_journal.journal.format.headers import HEADER_COPIES, HEADER_SIZE
 from oms_journal.journal.names import ArchiveName
 from oms_journal.journal.reading.dump import DumpedOperation, dump
-from tests.support.plain_rows import database_of, moment, rows_in
-from tests.support.random_journal import RandomWriter, damage
-from tests.support.source_calls import DEFAULT, Rows, batches, dumped, in_order, load, plain, reader, rows_of
+from tests.support.journals.plain_rows import database_of, moment, rows_in
+from tests.support.journals.random_journal import RandomWriter, damage
+from tests.support.journals.source_calls import DEFAULT, Rows, batches, dumped, in_order, load, plain, reader, rows_of
 
 SEEDS = range(3)
 ODD = 'it\'s "odd"\n\t<b>& ½ 🎈 \\ $%[*]{a,b}'

@@ -11,9 +11,9 @@ from oms_journal.analysis import damage
 from oms_journal.analysis.storage import Location, NoFileSystem, NoJournal, RemoteFile, Storage, locate, storage_options
 from oms_journal.journal import names
 from oms_journal.journal.errors import DiskError
-from tests.support.analysed import analysed, damages, planned
-from tests.support.plain_rows import database_of
-from tests.support.random_journal import RandomWriter
+from tests.support.journals.analysed import analysed, damages, planned
+from tests.support.journals.plain_rows import database_of
+from tests.support.journals.random_journal import RandomWriter
 
 IDENTITY = "0123456789abcdef0123456789abcdef"
 DATA = "omsmsg-0000000001.data"

@@ -20,13 +20,13 @@ from oms_journal.analysis import stream
 from oms_journal.analysis.following import FilesGone, Hole, JournalWentBack
 from oms_journal.analysis.options import BadOption
 from oms_journal.analysis.stream import _between
-from tests.support.plain_rows import database_of, rows_in
+from tests.support.disks.small_files import churn, fill, open_small
+from tests.support.disks.watched_disk import TIMEOUT_SECONDS
+from tests.support.journals.plain_rows import database_of, rows_in
+from tests.support.journals.random_journal import RandomWriter
+from tests.support.journals.source_calls import Rows, dumped, in_order, plain, shown
+from tests.support.journals.stream_engine import Engine
 from tests.support.project import PYTHONPATH
-from tests.support.random_journal import RandomWriter
-from tests.support.small_files import churn, fill, open_small
-from tests.support.source_calls import Rows, dumped, in_order, plain, shown
-from tests.support.stream_engine import Engine
-from tests.support.watched_disk import TIMEOUT_SECONDS
 
 SEED = 11
 
@@ -292,7 +292,7 @@ def test_a_file_that_goes_between_planning_and_reading_is_a_gap_or_an_error(tmp_
 
 
 def plain_rows(engine: Engine, partitions: object) -> Rows:
-    from tests.support.source_calls import rows_of
+    from tests.support.journals.source_calls import rows_of
 
     return rows_of(batch for each in partitions for batch in engine.reader.read(each))  # type: ignore[attr-defined]
 
@@ -359,7 +359,7 @@ class Writer:
         command = [
             sys.executable,
             "-m",
-            "tests.support.following_writer",
+            "tests.support.crashes.following_writer",
             str(spool),
             str(retention),
             str(seed),

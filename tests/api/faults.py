@@ -1,6 +1,6 @@
 """Faults made on purpose at the entrance of the API, to see that the campaign finds them.
 
-Each is a block that changes the product from outside, as in the simulation (`tests/simulation/fault.py`).
+Each is a block that changes the product from outside, as in the simulation (`tests/simulation/faults/fault.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from oms_journal.journal.operations import VALUE_BYTES_MAX, check_size
 from oms_journal.journal.reading.message import Message
 from oms_journal.journal.writing.draft import Draft, draft_plain
 from tests.planted.patched import Patched
-from tests.simulation.fault import changed, changed_in, nothing
+from tests.simulation.faults.fault import changed, changed_in, nothing
 from tests.support.attack import Fault, entering
 
 FAULTS: dict[str, Fault] = {}
@@ -74,7 +74,7 @@ def a_buffer_of_a_task_is_not_copied() -> Iterator[None]:
         yield
 
 
-@fault(swept=["put"], near=["database/test_numbers_at"])
+@fault(swept=["put"], near=["database/commits/test_numbers_at"])
 def places_of_numbers_are_kept_by_reference() -> Iterator[None]:
     """The mapping `numbers_at` of a block's put is looked at when the block is left."""
 

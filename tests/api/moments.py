@@ -19,8 +19,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from tests.support.disks.watched_disk import WatchedDisk
 from tests.support.project import NAME, REPOSITORY, SOURCES
-from tests.support.watched_disk import WatchedDisk
 
 HANG_SECONDS = 30.0  # of a call that would otherwise never return
 _TESTS = f"{REPOSITORY / 'tests'}/"

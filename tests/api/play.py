@@ -29,10 +29,10 @@ from tests.api.surface import ANY_QUEUE, LOOKS, Block, Call, Fork, Opened, Resta
 from tests.api.together import at_once
 from tests.api.words import check_words
 from tests.fuzz.target import MEMORY
-from tests.support import foreign_reader
 from tests.support.attack import IsOver, OutOfTime
+from tests.support.disks.watched_disk import HandClock
 from tests.support.forking import forked
-from tests.support.watched_disk import HandClock
+from tests.support.journals import foreign_reader
 
 NUMBERS_END = 2**63 - 1  # from here on no message has a number
 PROBE = "probe"  # a key that is put to see whether commits are accepted

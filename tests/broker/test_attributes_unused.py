@@ -10,7 +10,7 @@ from oms_journal.broker.attributes.attributes import built_in, parse_attributes
 from oms_journal.broker.attributes.keywords import KEYWORDS, NOT_CARRIED_OUT
 from tests.support.cli_runner import oms
 from tests.support.project import REPOSITORY
-from tests.support.stomp_server import Serving
+from tests.support.servers.stomp_server import Serving
 
 SAID = [
     ("DEFAULTS=BROKER PSTORE-VERSION=3", "PSTORE-VERSION=3 of BROKER has no effect"),

@@ -19,11 +19,11 @@ from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.embedded.threads import ThreadDispatcher
 from oms_journal.broker.sessions.requests import RequestFactory
-from tests.support.embedded import SERVICE
-from tests.support.kernel_desk import Desk, Person, attributes
-from tests.support.watched_disk import TIMEOUT_SECONDS
-from tests.support.web_place import ALICE, BOB, WebPlace, head
-from tests.support.web_place import SERVICE as CHESS
+from tests.support.broker.embedded import SERVICE
+from tests.support.broker.kernel_desk import Desk, Person, attributes
+from tests.support.disks.watched_disk import TIMEOUT_SECONDS
+from tests.support.servers.web_place import ALICE, BOB, WebPlace, head
+from tests.support.servers.web_place import SERVICE as CHESS
 
 LIMIT = 2
 TIMES = 5  # more than it takes to be a dead letter

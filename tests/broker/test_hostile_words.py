@@ -23,8 +23,8 @@ from oms_journal.broker.migration.agreement import UNLOAD, LoadMark, StoreOffer,
 from oms_journal.broker.server.http.request_guard import session_secret
 from oms_journal.broker.server.migration.exchange import ExchangeRefused, check_in, failure_in, hello_in, nonce_in
 from oms_journal.broker.store.start import StoreError
+from tests.support.servers.web_place import WebPlace
 from tests.support.sweeps import for_each
-from tests.support.web_place import WebPlace
 
 DEEP = b"[" * 100_000
 HELLO = {"version": "1", "platform": "p", "security": "s", "nonce": "0123456789abcdef", "port": 1}

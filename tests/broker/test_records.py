@@ -40,8 +40,8 @@ from oms_journal.broker.records import (
 )
 from oms_journal.journal.format.records import VALUE_HEAD_BYTES
 from oms_journal.journal.operations import NAME_BYTES_MAX, VALUE_BYTES_MAX
-from tests.support.format_tables import Rows, markdown_tables
-from tests.support.golden_files import broker_records
+from tests.support.journals.format_tables import Rows, markdown_tables
+from tests.support.journals.golden_files import broker_records
 from tests.support.project import REPOSITORY
 from tests.support.sweeps import for_each
 

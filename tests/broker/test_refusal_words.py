@@ -10,7 +10,7 @@ from oms_journal.broker.block import ANY, NEW, Function, Option, Request
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.sessions.sessions import Session
-from tests.support.stomp_desk import StompDesk
+from tests.support.servers.stomp_desk import StompDesk
 
 SERVICE = "GAME/CHESS/BLACK"
 NOBODYS = "1000000000000009"

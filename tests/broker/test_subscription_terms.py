@@ -8,9 +8,9 @@ from oms_journal.broker.attributes.attributes import Attributes, built_in
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import SUBSCRIPTION, SUBSCRIPTIONS, SubscriptionRecord
+from tests.support.broker.held_stores import mark_restored
+from tests.support.broker.kernel_desk import attributes
 from tests.support.cli_runner import oms
-from tests.support.held_stores import mark_restored
-from tests.support.kernel_desk import attributes
 
 EXPIRATION = 5000  # seconds
 

@@ -14,9 +14,9 @@ from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.sessions import Session
-from tests.support.embedded import HERE, KINDS, SERVICE, Kind, kind_of
+from tests.support.broker.embedded import HERE, KINDS, SERVICE, Kind, kind_of
+from tests.support.servers.web_place import ALICE, WebPlace
 from tests.support.sweeps import for_each
-from tests.support.web_place import ALICE, WebPlace
 from tests.support.wrong_inputs import faults_of
 
 NAN = float("nan")

@@ -11,11 +11,11 @@ from oms_journal.broker.attributes.attributes import Attributes, parse_attribute
 from oms_journal.broker.block import Reply
 from oms_journal.broker.codes import Code
 from tests.callers.repeats import Repeating
-from tests.support.broker_model import Terms
-from tests.support.broker_model_topics import TopicTerms
-from tests.support.broker_words import Answer, Ask
-from tests.support.oracle_desk import Said
-from tests.support.oracle_play import State, in_words, wrong
+from tests.support.broker.model import Terms
+from tests.support.broker.model_topics import TopicTerms
+from tests.support.broker.oracle_desk import Said
+from tests.support.broker.oracle_play import State, in_words, wrong
+from tests.support.broker.words import Answer, Ask
 
 STATES_MAX = 64
 

@@ -32,7 +32,7 @@ from tests.api.moments import (
 )
 from tests.callers.steps import AnyMoment, Cut
 from tests.callers.wire import Wire
-from tests.support.web_place import WebPlace
+from tests.support.servers.web_place import WebPlace
 
 FACES = ("threads", "tasks", "remote threads", "remote tasks")
 SETTLING_TURNS = 10  # of the loop, until what a cancelled call left behind is over

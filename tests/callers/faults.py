@@ -16,7 +16,7 @@ from oms_journal.broker.sessions.requests import RequestFactory
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.database.arguments import plain_bytes, plain_properties
 from tests.planted.patched import Patched
-from tests.simulation.fault import changed, nothing
+from tests.simulation.faults.fault import changed, nothing
 from tests.support.attack import Fault, entering
 
 FAULTS: dict[str, Fault] = {}

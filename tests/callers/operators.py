@@ -12,9 +12,9 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.effects import SubscribeFor, UnsubscribeFor
 from oms_journal.broker.records import Status
 from tests.callers.belief import Mind, Way
-from tests.support.broker_model import COMPLETE
-from tests.support.broker_model_topics import Subscription
-from tests.support.broker_words import Answer
+from tests.support.broker.model import COMPLETE
+from tests.support.broker.model_topics import Subscription
+from tests.support.broker.words import Answer
 
 VERBS = {  # with the kinds of what they are given
     "purge": ("uowid",),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.broker_words import Person
+from tests.support.broker.words import Person
 
 
 class Body(bytes):

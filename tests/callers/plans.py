@@ -15,7 +15,7 @@ from oms_journal.broker.sessions.requests import NOTHING_THERE
 from tests.api.moments import Outcome
 from tests.callers.belief import Belief, Broken, Mind, Way, is_ok, nothing
 from tests.callers.people import Body, Handle, Place
-from tests.support.broker_words import ANY, BOTH, NEW, Answer, Ask
+from tests.support.broker.words import ANY, BOTH, NEW, Answer, Ask
 
 OF_UNIT = ("talk", "uow", "status", "ustatus", "adcount", "store", "service")
 OF_MESSAGE = ("talk", "uow", "publication", "topic", "status", "ustatus", "adcount", "body", "from")

@@ -41,10 +41,10 @@ from tests.callers.steps import (
 )
 from tests.callers.together import at_once
 from tests.fuzz.target import MEMORY
-from tests.simulation.fault import exchanged
+from tests.simulation.faults.fault import exchanged
 from tests.support.attack import IsOver, OutOfTime
-from tests.support.broker_words import NEW, OLD, Answer, Ask, Person
-from tests.support.oracle_desk import Said
+from tests.support.broker.oracle_desk import Said
+from tests.support.broker.words import NEW, OLD, Answer, Ask, Person
 
 TOKENS = {"ALICE": "PC1", "BOB": "S1", "CAROL": "", "DAVE": ""}
 SERVED = {"BOB": ("BLACK", "BLITZ"), "DAVE": ("BLACK",)}

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.codes import Code
 from oms_journal.broker.records import Status
-from tests.support.broker_model import Model, Uow
-from tests.support.broker_words import BOTH, Answer, Ask, Name, Refused, is_same
+from tests.support.broker.model import Model, Uow
+from tests.support.broker.words import BOTH, Answer, Ask, Name, Refused, is_same
 
 Key = tuple[tuple[str, str], str, str]  # USER-ID and TOKEN, service, identifier
 ENDS = (Option.COMMIT, Option.EOC, Option.EOCCANCEL, Option.BACKOUT)

@@ -37,8 +37,8 @@ from tests.callers.steps import (
 from tests.callers.sweep import SWEPT, VARIANTS, sweep
 from tests.callers.wire import Wire
 from tests.support.attack import search, seed_played
+from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.sweeps import Share, for_each, in_two_sizes, sampled, split
-from tests.support.watched_disk import TIMEOUT_SECONDS
 
 SCRIPTS = {"threads": 40, "tasks": 40, "remote threads": 10, "remote tasks": 10}
 SEED = 15

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from tests.support.watched_disk import TIMEOUT_SECONDS
+from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 
 
 class Wire:

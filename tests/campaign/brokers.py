@@ -13,8 +13,8 @@ from pathlib import Path
 from oms_journal.broker.attributes.attributes import BUILT_IN
 from oms_journal.broker.embedded.broker import Broker
 from tests.support.cli_runner import command_line, environment
-from tests.support.stomp_server import Wire
-from tests.support.two_brokers import free_ports
+from tests.support.servers.stomp_server import Wire
+from tests.support.servers.two_brokers import free_ports
 
 FILE_BYTES = 128 << 10  # small data files: a roll, a footer and a clean-up every few seconds
 ANSWER_SECONDS = 2.0

@@ -34,7 +34,7 @@ from itertools import count
 import stomp
 
 from oms_journal.broker.server.stomp.frames import Frame
-from tests.support.stomp_server import Heard, Wire, connected
+from tests.support.servers.stomp_server import Heard, Wire, connected
 
 SILENT_SECONDS = 6.0  # of a server, after which a client tries elsewhere
 PAUSE_SECONDS = float(os.environ.get("CAMPAIGN_PAUSE", "0.05"))  # between two windows of a sender

@@ -7,7 +7,7 @@ import pytest
 
 from oms_journal import MessageDatabase
 from tests.support.cli_runner import oms
-from tests.support.small_files import MODEST
+from tests.support.disks.small_files import MODEST
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[31m\r\nforged line\x9b1A\x7f\u202eesrever\u2066\u200f\ud7ff\U000e0041"
 COMMANDS: dict[str, tuple[list[str], int | None]] = {

@@ -17,8 +17,8 @@ from oms_journal import CommitFailed, MessageDatabase, Options
 from oms_journal.broker.embedded.interrupts import apart
 from oms_journal.journal.writing import group_commit
 from tests.support.cli_runner import run_program
-from tests.support.small_files import MODEST
-from tests.support.watched_disk import TIMEOUT_SECONDS, WatchedDisk
+from tests.support.disks.small_files import MODEST
+from tests.support.disks.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
 
 def test_the_child_of_a_fork_has_a_closed_database(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ INTERRUPTED = """
     from oms_journal import CommitFailed, MessageDatabase
     from oms_journal.database import maintenance
     from tests.support.ctrl_c import CtrlC
-    from tests.support.watched_disk import WatchedDisk
+    from tests.support.disks.watched_disk import WatchedDisk
 
     ctrl_c = CtrlC()
     maintenance.VOUCH_SECONDS = 3600  # nobody commits but who is named below

@@ -10,7 +10,7 @@ from oms_journal.broker.rights import Right
 from oms_journal.broker.server.security.passwords import Cost, hash_password
 from oms_journal.broker.server.security.users import User, write
 from tests.clients.suite import Run
-from tests.support.stomp_server import Serving
+from tests.support.servers.stomp_server import Serving
 
 PORT = 61613  # suites have it in their code
 USER, PASSWORD = "admin", "password"  # as suites have them in their code

@@ -20,7 +20,7 @@ from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.held import Held
 from oms_journal.index.live import Index
 from oms_journal.journal.reading.message import Source
-from tests.support.small_files import MODEST
+from tests.support.disks.small_files import MODEST
 
 QUEUES = st.sampled_from(["q", "r"])
 COUNTS = st.sampled_from([1, 2, 30, 100])

@@ -25,8 +25,8 @@ from oms_journal import (
     Options,
 )
 from oms_journal.journal import errors, names
-from tests.support.small_files import MODEST
-from tests.support.watched_disk import HandClock
+from tests.support.disks.small_files import MODEST
+from tests.support.disks.watched_disk import HandClock
 
 
 @pytest.fixture

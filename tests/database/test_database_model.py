@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from oms_journal import DatabaseView, DuplicateConflict, MessageDatabase
 from oms_journal.journal.reading.message import Message
-from tests.support.watched_disk import HandClock
+from tests.support.disks.watched_disk import HandClock
 
 QUEUES = ["orders", "häuser", "\0", "q" * 255]
 queues = st.sampled_from(QUEUES)

@@ -12,8 +12,8 @@ from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.stored import StoreUnavailable
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.lock import read_holder
-from tests.support.broker_store_writer import opened
-from tests.support.stomp_server import Serving, Wire, eventually
+from tests.support.broker.store_writer import opened
+from tests.support.servers.stomp_server import Serving, Wire, eventually
 
 
 def removed(directory: Path) -> None:

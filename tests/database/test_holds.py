@@ -16,8 +16,8 @@ from oms_journal.index.live import Index
 from oms_journal.journal.errors import FormatError
 from oms_journal.journal.names import HOLD, DataFileName
 from oms_journal.journal.reserve import Reserve
-from tests.support.crash_model import SPOOL, Unattended, open_unattended
-from tests.support.faulty_disk import Killed, SimulatedDisk
+from tests.support.crashes.crash_model import SPOOL, Unattended, open_unattended
+from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 from tests.support.sweeps import Share, in_two_sizes
 
 BEFORE, LOST, AFTER = 6, 3, 4

@@ -17,8 +17,8 @@ from oms_journal.cli.main import main
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DiskError
 from tests.support.cli_runner import oms
+from tests.support.disks.small_files import MODEST, churn, open_small
 from tests.support.forking import forked
-from tests.support.small_files import MODEST, churn, open_small
 from tests.support.wrong_inputs import faults_of
 
 SERVICE = 54_321  # a user that nobody is

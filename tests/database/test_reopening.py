@@ -9,8 +9,8 @@ from oms_journal import MessageDatabase
 from oms_journal.database.database import Reopening
 from oms_journal.journal.errors import CannotContinue, CommitFailed, DiskError, NotAttempted, OutcomeUnknown
 from oms_journal.journal.names import LOCK
-from tests.support.crash_model import SPOOL, Unattended, found_after, open_unattended, state_of
-from tests.support.faulty_disk import SimulatedDisk
+from tests.support.crashes.crash_model import SPOOL, Unattended, found_after, open_unattended, state_of
+from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.sweeps import for_each
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_runner import command_line, environment, invoked
-from tests.support.small_files import open_small
+from tests.support.disks.small_files import open_small
 from tests.support.sweeps import sampled
 from tests.support.wrong_inputs import CALLS, COMMANDS, Call, Command, faults_of
 

@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.text import Text
 
 from oms_journal import MessageDatabase, connect
-from tests.support.browser import Browser, browser
 from tests.support.cli_runner import command_line, environment
 from tests.support.project import REPOSITORY
-from tests.support.stomp_server import Serving
+from tests.support.servers.browser import Browser, browser
+from tests.support.servers.stomp_server import Serving
 
 PICTURES = REPOSITORY / "docs" / "pictures"
 BYTES_MAX = 200 << 10

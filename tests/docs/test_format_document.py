@@ -20,10 +20,10 @@ from oms_journal.journal.format.records import VALUE_HEAD_BYTES, decode_set, enc
 from oms_journal.journal.writing import single
 from oms_journal.journal.writing.log import DATA_FILE_BYTES_MAX
 from oms_journal.recovery.numbering import NUMBER_JUMP
-from tests.support.format_tables import FORMAT, Rows, as_markdown, docstring_tables, markdown_tables, widths
-from tests.support.golden_files import GOLDEN
+from tests.support.journals.format_tables import FORMAT, Rows, as_markdown, docstring_tables, markdown_tables, widths
+from tests.support.journals.golden_files import GOLDEN
 from tests.support.project import REPOSITORY
-from tests.support.stomp_server import eventually
+from tests.support.servers.stomp_server import eventually
 
 TEXT = FORMAT.read_text(encoding="utf-8")
 TABLES = markdown_tables(TEXT)

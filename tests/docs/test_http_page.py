@@ -15,7 +15,7 @@ from oms_journal.broker.server.http.openapi import _PROBLEMS
 from oms_journal.broker.server.http.request_guard import PUBLIC, PUBLIC_FOLDERS
 from oms_journal.broker.server.runtime.limits import WebLimits
 from tests.support.project import REPOSITORY
-from tests.support.web_place import WebPlace
+from tests.support.servers.web_place import WebPlace
 
 PAGE = (REPOSITORY / "docs" / "reference" / "http.md").read_text(encoding="utf-8")
 ANSWER_NAMES = {"code": "error_code", "text": "error_text"}

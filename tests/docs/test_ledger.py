@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from oms_journal.recovery.decision import TABLE, Action, Body, Head
-from tests.recovery.test_crash_table import written_rows
-from tests.simulation.faults import FAULTS
+from tests.recovery.crashes.test_table import written_rows
+from tests.simulation.faults.all_faults import FAULTS
 from tests.simulation.worlds import REAL
 from tests.support.project import REPOSITORY
 

@@ -9,7 +9,7 @@ import pytest
 from oms_journal.broker.admin.figures import NAMED_MAX
 from oms_journal.broker.server.http.metrics import OTHERS
 from tests.support.project import REPOSITORY
-from tests.support.web_place import ALICE, BOB, SERVICE, WebPlace
+from tests.support.servers.web_place import ALICE, BOB, SERVICE, WebPlace
 
 PAGE = (REPOSITORY / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([a-z_]+)` \| (gauge|counter|histogram) \|([^|]*)\| ([^|]+) \|$", re.MULTILINE)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pictures import BYTES_MAX, draw_command, draw_console
-from tests.support.browser import needs_browser
+from tests.support.servers.browser import needs_browser
 
 
 @pytest.mark.whole

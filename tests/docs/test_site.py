@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.docs.site import API, DOCS, build
-from tests.support.browser import Browser, browser, needs_browser
+from tests.support.servers.browser import Browser, browser, needs_browser
 
 
 def named(entry: Any) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from oms_journal import MessageDatabase
 from tests.faults.programs import OPTIONS
 from tests.faults.visits import make_store
-from tests.support.crash_model import State, state_of
+from tests.support.crashes.crash_model import State, state_of
 
 _LAST = b"nothing vouches for this one"
 _HIT = b"this one is hit in the middle of a sealed file"

@@ -1,4 +1,4 @@
-"""What runs under the shim. What a program says on its output is its account, as of `tests/support/crash_writer.py`.
+"""What runs under the shim. What a program says on its output is its account, as of `crash_writer.py`.
 
 A program expects the engine's own errors and nothing else: whatever else comes out of it is a traceback, and
 that is a verdict.
@@ -18,7 +18,7 @@ from oms_journal.journal.errors import CommitFailed, DiskFull, JournalError
 from oms_journal.journal.lock import read_holder
 from tests.faults.nursery import Job
 from tests.faults.shim import arm, phase, phase_in
-from tests.support.crash_writer import commit_one, say
+from tests.support.crashes.crash_writer import commit_one, say
 
 FILE_BYTES = 4096
 OPTIONS: dict[str, Any] = {"max_data_file_size": FILE_BYTES, "cleanup_interval": 0, "renew_interval": 3600}

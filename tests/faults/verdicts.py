@@ -17,8 +17,8 @@ from tests.faults.nursery import Job
 from tests.faults.places import Place
 from tests.faults.programs import OPTIONS
 from tests.faults.visits import RECEIVED, SENT, WAITING, Visit
-from tests.support.crash_model import Account, State, state_of
-from tests.support.crash_writer import enter
+from tests.support.crashes.crash_model import Account, State, state_of
+from tests.support.crashes.crash_writer import enter
 
 THREADS = 2
 _LOSS = re.compile("LOST")

@@ -25,7 +25,7 @@ from oms_journal.broker.embedded.broker import Broker
 from tests.faults.nursery import Job, Nursery
 from tests.faults.programs import FILE_BYTES
 from tests.faults.shim import write_phase
-from tests.support.stomp_server import Wire
+from tests.support.servers.stomp_server import Wire
 
 QUEUE = "/queue/work"
 WAITING = ("before 1", "before 2", "before 3")  # in the store that a server begins with

@@ -30,7 +30,7 @@ from oms_journal.broker.store.start import StoreError
 from oms_journal.broker.store.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from oms_journal.journal.format.records import encode_properties
 from tests.fuzz.target import Taker, Target, target
-from tests.support.golden_files import broker_records
+from tests.support.journals.golden_files import broker_records
 
 BROKER_TARGETS: dict[str, Target] = {}
 _PREFIX_BYTES = 8

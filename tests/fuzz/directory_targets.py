@@ -20,9 +20,9 @@ from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation, dump
 from oms_journal.recovery.validation import validate_directory
 from tests.fuzz.file_targets import folder, golden, mended_footer, mended_header
 from tests.fuzz.target import Taker, Target, target
-from tests.support import foreign_reader
-from tests.support.faulty_disk import SimulatedDisk
-from tests.support.foreign_reader import Fields
+from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.journals import foreign_reader
+from tests.support.journals.foreign_reader import Fields
 
 DIRECTORY_TARGETS: dict[str, Target] = {}
 SPOOL = Path("/spool")

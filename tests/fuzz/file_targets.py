@@ -43,8 +43,8 @@ from oms_journal.journal.operations import Operation
 from oms_journal.journal.writing.segment import Sealed
 from oms_journal.recovery import findings
 from tests.fuzz.target import MEMORY, Taker, Target, target
-from tests.support import foreign_reader
-from tests.support.golden_files import NAMES, make
+from tests.support.journals import foreign_reader
+from tests.support.journals.golden_files import NAMES, make
 
 FILE_TARGETS: dict[str, Target] = {}
 IDENTITY = 0xFEDC_BA98_7654_3210

@@ -34,7 +34,7 @@ from oms_journal.broker.server.stomp.frames import VERSIONS, BadFrame, Frame, Fr
 from oms_journal.broker.server.stomp.frames import encode_frame as encode_frame
 from tests.fuzz.file_targets import folder
 from tests.fuzz.target import Taker, Target, target
-from tests.support.stomp_desk import Connection, StompDesk
+from tests.support.servers.stomp_desk import Connection, StompDesk
 
 SERVER_TARGETS: dict[str, Target] = {}
 _LIMITS = FrameLimits(header_line=200, header_lines=20, head=1000, body=2000)

@@ -17,8 +17,8 @@ from oms_journal.journal.operations import encode_name
 from oms_journal.journal.writing.draft import Draft
 from oms_journal.journal.writing.single import PlainAdds, QueueTemplate
 from oms_journal.journal.writing.unit import NewValue
-from tests.support.crash_model import open_unattended
-from tests.support.faulty_disk import SimulatedDisk
+from tests.support.crashes.crash_model import open_unattended
+from tests.support.disks.faulty_disk import SimulatedDisk
 
 NAMES = st.sampled_from("abcde")
 

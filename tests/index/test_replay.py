@@ -14,7 +14,7 @@ from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.message import Message
 from oms_journal.journal.writing.draft import Draft
 from oms_journal.journal.writing.groups import AnyDraft
-from tests.support.paper_journal import PaperJournal, moving
+from tests.support.journals.paper_journal import PaperJournal, moving
 
 QUEUES = ["orders", "bills", "häuser"]
 queues = st.sampled_from(QUEUES)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.faulty_bytes import SECTOR
-from tests.support.faulty_disk import Killed, SimulatedDisk
-from tests.support.watched_disk import HandClock
+from tests.support.disks.faulty_bytes import SECTOR
+from tests.support.disks.faulty_disk import Killed, SimulatedDisk
+from tests.support.disks.watched_disk import HandClock
 
 HOME = Path("/home")
 FILE = HOME / "omsmsg-0000000001.data"

@@ -7,7 +7,7 @@ from typing import Protocol
 from tests.api import faults as api
 from tests.callers import faults as callers
 from tests.planted.patched import Patched
-from tests.simulation import faults as simulation
+from tests.simulation.faults import all_faults as simulation
 
 
 class Planted(Protocol):

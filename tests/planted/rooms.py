@@ -18,8 +18,9 @@ FOUND_ELSEWHERE: dict[str, str] = {}
 
 def room_of(folder: str) -> str:
     """Return the folder of tests that goes with a folder of the product."""
+    folder = "/".join(folder.split("/")[:2])  # what is below are parts of one room
     room = OTHER_ROOMS.get(folder, folder)
-    return room if any((TESTS / room).glob("test_*.py")) else room_of(room.rpartition("/")[0])
+    return room if any((TESTS / room).rglob("test_*.py")) else room_of(room.rpartition("/")[0])
 
 
 def files_near(fault: Planted) -> tuple[list[str], list[str]]:
@@ -30,7 +31,7 @@ def files_near(fault: Planted) -> tuple[list[str], list[str]]:
     places = patched_by(fault)
     modules = {place.module for place in places}
     rooms = dict.fromkeys(room_of(place.folder) for place in places)
-    files = [path for room in rooms for path in sorted((TESTS / room).glob("test_*.py"))]
+    files = [path for room in rooms for path in sorted((TESTS / room).rglob("test_*.py"))]
     beside = [TESTS / f"{name}.py" for name in fault.near]
     first = dict.fromkeys([*beside, *(path for path in files if modules & imported(path))])
     return [_name(path) for path in first], [_name(path) for path in files if path not in first]

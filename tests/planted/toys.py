@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tests.planted.patched import Patched
-from tests.simulation.fault import changed
+from tests.simulation.faults.fault import changed
 from tests.support.attack import Fault, entering
 
 TOYS: dict[str, Fault] = {}

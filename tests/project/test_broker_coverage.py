@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from tests.support.format_tables import markdown_tables
+from tests.support.journals.format_tables import markdown_tables
 from tests.support.project import REPOSITORY
 
 DOCUMENT = (REPOSITORY / "docs" / "contributing" / "coverage.md").read_text(encoding="utf-8")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.project import NAME, SOURCES
-from tests.support.watched_disk import TIMEOUT_SECONDS
 
 BROUGHT_ALWAYS = ("xxhash", "numpy", "sortedcontainers")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -13,9 +13,9 @@ from oms_journal.recovery.findings import EarlierFindings
 from oms_journal.recovery.numbering import NumberFloor
 from oms_journal.recovery.report import Loss, RecoveryReport
 from oms_journal.recovery.startup import recover
-from tests.support.crash_model import SPOOL, open_unattended
-from tests.support.crash_store import Store, small_store
-from tests.support.faulty_disk import Killed, SimulatedDisk
+from tests.support.crashes.crash_model import SPOOL, open_unattended
+from tests.support.crashes.crash_store import Store, small_store
+from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 from tests.support.sweeps import for_each
 
 SEALED = small_store()

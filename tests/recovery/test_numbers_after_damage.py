@@ -12,9 +12,9 @@ from oms_journal.journal.reading.message import Message
 from oms_journal.journal.writing.log import DATA_FILE_BYTES_MAX
 from oms_journal.recovery.numbering import NUMBER_JUMP, NUMBER_JUMP_BLIND
 from oms_journal.recovery.restoring import Split
-from tests.support.crash_model import SPOOL, Account, open_unattended
-from tests.support.crash_store import Store
-from tests.support.faulty_disk import Killed, SimulatedDisk
+from tests.support.crashes.crash_model import SPOOL, Account, open_unattended
+from tests.support.crashes.crash_store import Store
+from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 
 FIRST, SECOND = (SPOOL / str(DataFileName(sequence)) for sequence in (1, 2))
 LONG = 4 << 20  # of a data file: it is prepared far ahead of its first commits

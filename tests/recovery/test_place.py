@@ -9,7 +9,7 @@ import pytest
 from oms_journal import AsyncMessageDatabase, DatabaseView, MessageDatabase, NotADatabase
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.store.start import StartRefused
-from tests.support.small_files import SMALL
+from tests.support.disks.small_files import SMALL
 
 STRANGERS = ("notes.txt", "src", "data.omsmsg", "lost+found2")
 NOBODYS = ("lost+found", ".git", ".profile")

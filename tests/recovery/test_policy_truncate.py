@@ -10,9 +10,9 @@ from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.walk import Span, walk
 from oms_journal.recovery.report import Loss, Verdict
 from oms_journal.recovery.startup import RecoveryOptions, recover
-from tests.support.crash_model import SPOOL, Account, Writer, found_after, open_unattended, state_of
-from tests.support.crash_store import FrameAt, Store, archives_in, headers_of, small_store
-from tests.support.faulty_disk import SimulatedDisk
+from tests.support.crashes.crash_model import SPOOL, Account, Writer, found_after, open_unattended, state_of
+from tests.support.crashes.crash_store import FrameAt, Store, archives_in, headers_of, small_store
+from tests.support.disks.faulty_disk import SimulatedDisk
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.simulation.commands import Settings, play_file, replay, search, simulate
-from tests.simulation.faults import FAULTS
+from tests.simulation.faults.all_faults import FAULTS
 from tests.simulation.playing import SECONDS_MAX
 from tests.simulation.scripts import NotAScript
 from tests.simulation.worlds import REAL, TOYS, WORLDS

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from types import TracebackType
 
-from tests.simulation.faults import FAULTS
+from tests.simulation.faults.all_faults import FAULTS
 from tests.simulation.playing import SECONDS_MAX, Failure, play_seed
 from tests.simulation.shrinking import Shrunk, shrink
 from tests.simulation.world import Seen

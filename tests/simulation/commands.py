@@ -9,7 +9,7 @@ from typing import TextIO
 
 from tests.simulation.campaign import Answer, Crew, Play, Search, Shorten, Task
 from tests.simulation.coverage import Share, gaps, section, tables, write_section
-from tests.simulation.faults import Fault
+from tests.simulation.faults.all_faults import Fault
 from tests.simulation.playing import SECONDS_MAX, Failure, Played, fingerprint, play_script
 from tests.simulation.scripts import NotAScript, parsed, text_of, world_of
 from tests.simulation.world import Script, Seen, World

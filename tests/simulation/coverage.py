@@ -8,7 +8,7 @@ from pathlib import Path
 from oms_journal.journal.reserve import NO_SPACE
 from oms_journal.recovery.decision import TABLE
 from tests.simulation.world import Seen
-from tests.support.faulty_disk import Fault, Kind
+from tests.support.disks.faulty_disk import Fault, Kind
 
 ROWS = tuple(dict.fromkeys(row.decision.row for row in TABLE))
 LISTED_MAX = 6  # in one cell of the document: the frequent ones; `make simulate` prints all

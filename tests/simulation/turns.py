@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.simulation.fault import exchanged
+from tests.simulation.faults.fault import exchanged
 from tests.support.project import NAME, SOURCES
 
 POINTS_MAX = 1_000_000  # at which a turn may end, in one run: it takes some ten thousand

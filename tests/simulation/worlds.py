@@ -1,9 +1,9 @@
 """The worlds there are, by name."""
 
-from tests.simulation.backup import BackupWorld
-from tests.simulation.broker import BrokerWorld
-from tests.simulation.engine import EngineWorld
-from tests.simulation.threads import ThreadsWorld
+from tests.simulation.backup.world import BackupWorld
+from tests.simulation.broker.world import BrokerWorld
+from tests.simulation.engine.world import EngineWorld
+from tests.simulation.threads.world import ThreadsWorld
 from tests.simulation.toy import ToyWorld
 from tests.simulation.world import World
 

@@ -12,9 +12,9 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from oms_journal.cli.main import app
+from tests.support.disks.small_files import MODEST
+from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.project import PYTHONPATH, REPOSITORY
-from tests.support.small_files import MODEST
-from tests.support.watched_disk import TIMEOUT_SECONDS
 
 _VARIABLES: Mapping[str, str | None] = {
     "SPOOL_DIRECTORY": None,

@@ -19,7 +19,7 @@ from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.kernel.state.effects import Purge
 from oms_journal.broker.kernel.state.world import World
-from tests.support.kernel_desk import Desk, Fields, Person
+from tests.support.broker.kernel_desk import Desk, Fields, Person
 from tests.support.sweeps import for_each
 
 LIMITS = (1, 7, 100, 1000)

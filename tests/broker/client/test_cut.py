@@ -18,10 +18,10 @@ from oms_journal.broker.records import Status
 from tests.api.moments import Cancel, Interrupt, cancelled, watched
 from tests.callers.faces import Signalled
 from tests.callers.wire import Wire
-from tests.support.embedded import SERVICE
+from tests.support.broker.embedded import SERVICE
+from tests.support.disks.watched_disk import TIMEOUT_SECONDS
+from tests.support.servers.web_place import WebPlace
 from tests.support.sweeps import sampled
-from tests.support.watched_disk import TIMEOUT_SECONDS
-from tests.support.web_place import WebPlace
 
 AWAITS_MAX = 60  # of one call
 OTHER = "GAME/CHESS/BLITZ"

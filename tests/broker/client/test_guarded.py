@@ -9,11 +9,11 @@ import pytest
 from oms_journal.broker.client.connect import connect, connect_async
 from oms_journal.broker.codes import BrokerError, Code
 from tests.api.moments import Cancel, cancelled
+from tests.support.broker.embedded import bodies, refused
 from tests.support.cli_runner import oms
-from tests.support.embedded import bodies, refused
-from tests.support.guarded_server import PASSWORDS, Files
-from tests.support.stomp_server import Serving
-from tests.support.watched_disk import TIMEOUT_SECONDS
+from tests.support.disks.watched_disk import TIMEOUT_SECONDS
+from tests.support.servers.guarded_server import PASSWORDS, Files
+from tests.support.servers.stomp_server import Serving
 
 ALICE = {"token": "PC1", "password": PASSWORDS["ALICE"]}
 MINE = ("QUEUE", "ALICE", "-")

@@ -17,9 +17,9 @@ from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
 from tests.callers.wire import Wire
-from tests.support.embedded import SERVICE, Awaited, bodies, refused
-from tests.support.watched_disk import TIMEOUT_SECONDS
-from tests.support.web_place import WebPlace
+from tests.support.broker.embedded import SERVICE, Awaited, bodies, refused
+from tests.support.disks.watched_disk import TIMEOUT_SECONDS
+from tests.support.servers.web_place import WebPlace
 
 KEEPS = {"status_lifetime": "1H"}
 CUTS = ["request", "answer", "within"]

@@ -8,8 +8,8 @@ from oms_journal.broker.client.brokers import RemoteBroker
 from oms_journal.broker.client.connect import connect
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.sessions.sessions import Session
-from tests.support.embedded import SERVICE
-from tests.support.two_brokers import Pair, wait_for
+from tests.support.broker.embedded import SERVICE
+from tests.support.servers.two_brokers import Pair, wait_for
 
 SENDERS, MESSAGES, KILLED_AFTER = 4, 25, 30
 

@@ -25,9 +25,9 @@ from oms_journal.broker.sessions import async_parts, session_parts
 from oms_journal.broker.sessions.async_sessions import AsyncSession
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.store.start import PersistentStore
-from tests.support.embedded import SERVICE, bodies, refused
-from tests.support.small_files import MODEST
-from tests.support.watched_disk import TIMEOUT_SECONDS, WatchedDisk
+from tests.support.broker.embedded import SERVICE, bodies, refused
+from tests.support.disks.small_files import MODEST
+from tests.support.disks.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
 Script = Callable[[AsyncBroker, WatchedDisk], Coroutine[Any, Any, None]]
 

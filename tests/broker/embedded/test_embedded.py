@@ -17,7 +17,7 @@ from oms_journal.broker.records import CHECKPOINTS, Status
 from oms_journal.broker.sessions.requests import lifetime_text, wait_text
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.store.start import StartRefused
-from tests.support.embedded import HERE, KINDS, SERVICE, Kind, bodies, kind_of, refused
+from tests.support.broker.embedded import HERE, KINDS, SERVICE, Kind, bodies, kind_of, refused
 
 LOGON = {"function": Function.LOGON, "user_id": "ALICE", "token": "PC1"}
 

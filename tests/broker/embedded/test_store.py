@@ -21,8 +21,8 @@ from oms_journal.broker.sessions.requests import checked
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.store.start import PersistentStore
 from oms_journal.database.options import Options
-from tests.support.broker_stores import Driver, JournalDriver, SqliteDriver
-from tests.support.embedded import HERE, SERVICE, Kind, bodies, kind_of, refused
+from tests.support.broker.embedded import HERE, SERVICE, Kind, bodies, kind_of, refused
+from tests.support.broker.stores import Driver, JournalDriver, SqliteDriver
 
 DRIVER: dict[str, type[JournalDriver] | type[SqliteDriver]] = {"JOURNAL": JournalDriver, "SQLITE": SqliteDriver}
 

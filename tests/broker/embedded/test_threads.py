@@ -21,10 +21,10 @@ from oms_journal.broker.kernel.state.effects import Effect, Input
 from oms_journal.broker.sessions.session_parts import ReceivedUnit
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.store.start import PersistentStore
+from tests.support.broker.embedded import SERVICE, bodies, refused
 from tests.support.cli_runner import run_program
-from tests.support.embedded import SERVICE, bodies, refused
-from tests.support.small_files import MODEST
-from tests.support.watched_disk import TIMEOUT_SECONDS, WatchedDisk
+from tests.support.disks.small_files import MODEST
+from tests.support.disks.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
 
 @pytest.fixture

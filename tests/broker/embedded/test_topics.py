@@ -11,7 +11,7 @@ from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.session_parts import Subscription
 from oms_journal.broker.sessions.sessions import Session
-from tests.support.embedded import KINDS, Kind, kind_of, refused
+from tests.support.broker.embedded import KINDS, Kind, kind_of, refused
 
 
 @pytest.fixture(params=KINDS)

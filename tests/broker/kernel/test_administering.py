@@ -7,8 +7,8 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.effects import Purge, SetStatus, StoreLost
 from oms_journal.broker.kernel.state.unit_states import GONE, VARIATIONS, Event, Variation, after
 from oms_journal.broker.records import Status
-from tests.broker.kernel.test_square import REACHED, Game
-from tests.support.kernel_desk import CHESS, Desk, Person, Said, attributes
+from tests.broker.kernel.units.test_square import REACHED, Game
+from tests.support.broker.kernel_desk import CHESS, Desk, Person, Said, attributes
 from tests.support.sweeps import for_each
 
 SYNC, COMMIT = Option.SYNC, Option.COMMIT

@@ -13,7 +13,7 @@ from oms_journal.broker.kernel import kernel as kernel_module
 from oms_journal.broker.kernel.state.effects import Abandoned, Answer, Call, Durable, ForbidNew, Gone, Log, StoreBack
 from oms_journal.broker.records import Status
 from oms_journal.broker.store.master import COUNT_MAX
-from tests.support.kernel_desk import CHESS, Desk, Person, Said, attributes
+from tests.support.broker.kernel_desk import CHESS, Desk, Person, Said, attributes
 from tests.support.sweeps import for_each
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE

@@ -8,7 +8,7 @@ from oms_journal.broker.block import BOTH, Function, Option, Request, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state import producers
 from oms_journal.broker.records import Status
-from tests.support.kernel_desk import Desk, Person, Said, attributes
+from tests.support.broker.kernel_desk import Desk, Person, Said, attributes
 
 NEWS: dict[str, Any] = {"topic": "NEWS"}
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.broker_stores import DRIVERS, Driver, JournalDriver, SqliteDriver
-from tests.support.oracle_script import NUMBERS, played, random_script, shrunk
+from tests.support.broker.oracle_script import NUMBERS, played, random_script, shrunk
+from tests.support.broker.stores import DRIVERS, Driver, JournalDriver, SqliteDriver
 
 STEPS_MAX = 40
 steps = st.binary(min_size=2 * NUMBERS, max_size=2 * NUMBERS).map(lambda data: struct.unpack(f"<{NUMBERS}H", data))

@@ -6,7 +6,7 @@ from oms_journal.broker.block import BOTH, Function, Option, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.effects import StoreBack, StoreLost
 from oms_journal.broker.records import Status
-from tests.support.kernel_desk import CHESS, Desk, Fields, Person, attributes
+from tests.support.broker.kernel_desk import CHESS, Desk, Fields, Person, attributes
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
 

@@ -9,7 +9,7 @@ from oms_journal.broker.block import BOTH, Function, Option, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.effects import Abandoned, Answer, Commit, ShutParticipant, ShutServer, StoreBack
 from oms_journal.broker.records import Status
-from tests.support.kernel_desk import CHESS, Desk, Person
+from tests.support.broker.kernel_desk import CHESS, Desk, Person
 
 SYNC, COMMIT = Option.SYNC, Option.COMMIT
 OPERATOR = 900_000
@@ -163,7 +163,7 @@ def test_both_fails_as_a_whole(desk: Desk, white: Person, black: Person) -> None
 
 
 def test_limits_hold_for_what_is_on_its_way(desk: Desk) -> None:
-    from tests.support.kernel_desk import attributes
+    from tests.support.broker.kernel_desk import attributes
 
     desk = Desk(attributes(max_uows="2"))
     white = Person(desk, "WHITE")

@@ -11,7 +11,7 @@ from oms_journal.broker.kernel.restart.restore import without_store
 from oms_journal.broker.kernel.state.effects import AllowNew, ForbidNew, StoreBack, StoreLost
 from oms_journal.broker.records import RecordKind, Status
 from oms_journal.broker.store.report import Action
-from tests.support.kernel_desk import CHESS, Desk, Fields, Person, attributes
+from tests.support.broker.kernel_desk import CHESS, Desk, Fields, Person, attributes
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
 

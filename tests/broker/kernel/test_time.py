@@ -6,7 +6,7 @@ from oms_journal.broker.block import Function, Option, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.effects import Commit, StoreBack, StoreLost, Tick
 from oms_journal.broker.records import CLOCK, CLOCK_KEY, Status
-from tests.support.kernel_desk import CHESS, SECOND, Desk, Person, attributes
+from tests.support.broker.kernel_desk import CHESS, SECOND, Desk, Person, attributes
 from tests.support.sweeps import for_each
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE

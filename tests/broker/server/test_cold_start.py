@@ -12,7 +12,7 @@ import pytest
 
 from oms_journal import Broker
 from tests.support.cli_runner import oms
-from tests.support.stomp_server import Serving, Wire
+from tests.support.servers.stomp_server import Serving, Wire
 from tests.support.sweeps import split
 
 FREE_PORTS = ("--stomp-port", "0", "--http-port", "0")

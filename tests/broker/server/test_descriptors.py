@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal.broker.server.runtime.log import AGAIN_SECONDS, KINDS_MAX, LoopErrorLog
-from tests.support.stomp_server import Serving, Wire, eventually
+from tests.support.servers.stomp_server import Serving, Wire, eventually
 
 DESCRIPTORS = 100
 

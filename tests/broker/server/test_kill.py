@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stomp_server import Serving, Wire
+from tests.support.servers.stomp_server import Serving, Wire
 from tests.support.sweeps import split
 
 SENDERS, WINDOW = 4, 20

@@ -12,7 +12,7 @@ from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.destinations import parse_destination
 from oms_journal.cli.broker.serve import _log_to_stderr
 from tests.support.project import REPOSITORY
-from tests.support.stomp_server import TIMEOUT_SECONDS, Serving
+from tests.support.servers.stomp_server import TIMEOUT_SECONDS, Serving
 
 NO_HTTP = (b"GARBAGE\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x00\xa5", b"GET / HTTP/1.1\r\nA\r\n\r\n")
 LONG = [("x" * 65, "at most 64 bytes, this one has 65"), ("ä" * 33, "this one has 66"), ("x" * 5000, "has 5000")]

@@ -17,7 +17,7 @@ import pytest
 from oms_journal.broker.server.runtime import log as events
 from oms_journal.broker.server.runtime.systemd import Systemd, unit_file
 from tests.support.cli_runner import oms, oms_process
-from tests.support.stomp_server import Serving, Wire, eventually
+from tests.support.servers.stomp_server import Serving, Wire, eventually
 
 
 class Told:

@@ -12,7 +12,7 @@ from oms_journal.broker.attributes.example import example_of
 from oms_journal.broker.attributes.keywords import DEFAULTS_OF_OMS, KEYWORDS
 from oms_journal.broker.block import Store
 from tests.support.project import REPOSITORY
-from tests.support.stomp_server import Serving, Wire
+from tests.support.servers.stomp_server import Serving, Wire
 
 # What people write who want something else: each of these left PSTORE at NO.
 FILES = {

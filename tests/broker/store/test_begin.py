@@ -31,7 +31,7 @@ from oms_journal.broker.store.start import (
     write_termination,
 )
 from oms_journal.database.database import MessageDatabase
-from tests.support.broker_stores import DRIVERS, Driver, JournalDriver, added, begun, contents, payloads, put, start
+from tests.support.broker.stores import DRIVERS, Driver, JournalDriver, added, begun, contents, payloads, put, start
 
 HOT, COLD, WARM = Pstore.HOT, Pstore.COLD, Pstore.WARM
 

@@ -10,7 +10,7 @@ import pytest
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 from oms_journal.broker.store.start import PersistentStore, StoreError
 from oms_journal.broker.store.stored import StoredMessage
-from tests.support.broker_stores import Driver, JournalDriver, SqliteDriver, contents
+from tests.support.broker.stores import Driver, JournalDriver, SqliteDriver, contents
 
 TURNS = 100
 QUEUES = ("C/S/V", "C/S/V/reply", "topic/NYSE")

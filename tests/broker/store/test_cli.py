@@ -9,7 +9,7 @@ import pytest
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.database.database import MessageDatabase
-from tests.support.broker_stores import added, begun
+from tests.support.broker.stores import added, begun
 from tests.support.cli_runner import oms, oms_json, oms_lines
 
 

@@ -25,9 +25,9 @@ from oms_journal.broker.records import (
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 from oms_journal.broker.store.start import StartedStore, StartRefused, start_store
 from tests.broker.store.test_restore import NOW, QUEUE, record
-from tests.support.broker_stores import JournalDriver, begun, start
-from tests.support.crash_model import SPOOL
-from tests.support.faulty_disk import SimulatedDisk
+from tests.support.broker.stores import JournalDriver, begun, start
+from tests.support.crashes.crash_model import SPOOL
+from tests.support.disks.faulty_disk import SimulatedDisk
 
 STARTS = 3
 CLOCK_NOW = 7_000_000_000

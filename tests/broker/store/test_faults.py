@@ -18,9 +18,9 @@ from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.start import PersistentStore, StoreFull, StoreUnavailable
 from oms_journal.database.options import Options
 from tests.database.test_holds import damaged
-from tests.support.broker_store_writer import KEPT, opened, turn_and_first
-from tests.support.broker_stores import DRIVERS, Driver, JournalDriver, added, contents, payloads, put
-from tests.support.crash_model import SPOOL
+from tests.support.broker.store_writer import KEPT, opened, turn_and_first
+from tests.support.broker.stores import DRIVERS, Driver, JournalDriver, added, contents, payloads, put
+from tests.support.crashes.crash_model import SPOOL
 from tests.support.project import PYTHONPATH, REPOSITORY
 
 
@@ -32,7 +32,7 @@ def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Driver:
 
 def killed_after(kind: str, path: Path, seconds: float) -> int:
     """Let a process write and kill it; return the last commit that was acknowledged."""
-    command = [sys.executable, "-m", "tests.support.broker_store_writer", kind, str(path)]
+    command = [sys.executable, "-m", "tests.support.broker.store_writer", kind, str(path)]
     environment = os.environ | {"PYTHONPATH": PYTHONPATH}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY, env=environment)
     assert process.stdout is not None
@@ -151,7 +151,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_write_is_a_loss(tmp_path: Path)
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])
 def test_a_small_file_system_that_was_full_and_drained_takes_messages_again(kind: str, tmp_path: Path) -> None:
     inside = (
-        f"mount -t tmpfs -o size=8m none {tmp_path} && exec {sys.executable} -m tests.support.broker_small_disk {kind} "
+        f"mount -t tmpfs -o size=8m none {tmp_path} && exec {sys.executable} -m tests.support.broker.small_disk {kind} "
     )
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"{inside} {tmp_path}"]
     environment = os.environ | {"PYTHONPATH": PYTHONPATH}

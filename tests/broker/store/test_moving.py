@@ -28,7 +28,16 @@ from oms_journal.broker.store.start import LOADED_KEY, LOADING_KEY, MessageUnrea
 from oms_journal.broker.store.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from oms_journal.journal.names import DataFileName
 from tests.support.cli_runner import environment, oms
-from tests.support.moved_stores import attributes, everything, files, lines, move, source, target, write_everything
+from tests.support.servers.moved_stores import (
+    attributes,
+    everything,
+    files,
+    lines,
+    move,
+    source,
+    target,
+    write_everything,
+)
 
 DRIVERS = ("JOURNAL", "SQLITE")
 
@@ -78,7 +87,7 @@ def test_the_source_is_not_changed_by_a_byte(full: Path, sqlite: Path, tmp_path:
 def test_what_a_killed_broker_has_acknowledged_is_moved(tmp_path: Path, driver: str) -> None:
     program = (
         "import os, sys\nfrom pathlib import Path\nfrom oms_journal.broker.embedded.broker import Broker\n"
-        "from tests.support.moved_stores import attributes\n"
+        "from tests.support.servers.moved_stores import attributes\n"
         "broker = Broker.open(attributes=attributes(Path(sys.argv[1]), sys.argv[2]))\n"
         "alice = broker.session('ALICE').__enter__()\n"
         "for number in range(40):\n    alice.send('A/B/C', b'%d' % number)\n"

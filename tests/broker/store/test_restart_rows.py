@@ -18,7 +18,7 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.restart.table import after_restart
 from oms_journal.broker.records import UOW, UOWS, Status
 from oms_journal.broker.store.start import Pstore
-from tests.support.broker_restart_rows import ROWS, USTATUS, Pair, RealDesk, Row, opened
+from tests.support.broker.restart_rows import ROWS, USTATUS, Pair, RealDesk, Row, opened
 from tests.support.project import PYTHONPATH, REPOSITORY
 from tests.support.sweeps import for_each
 
@@ -33,7 +33,7 @@ class After:
 
 def ended(kind: str, path: Path, how: str) -> dict[str, tuple[str, str]]:
     """Let a process bring every row into its status and end it; return UOWID and CONV-ID by row."""
-    command = [sys.executable, "-m", "tests.support.broker_restart_rows", kind, str(path), how]
+    command = [sys.executable, "-m", "tests.support.broker.restart_rows", kind, str(path), how]
     environment = os.environ | {"PYTHONPATH": PYTHONPATH}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY, env=environment)
     try:

@@ -32,7 +32,7 @@ from oms_journal.broker.records import (
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 from oms_journal.broker.store.report import Action
 from oms_journal.broker.store.start import PersistentStore, StartRefused
-from tests.support.broker_stores import DRIVERS, Driver, JournalDriver, begun, contents, put
+from tests.support.broker.stores import DRIVERS, Driver, JournalDriver, begun, contents, put
 
 SERVICE = ("CLASS", "SERVER", "SERVICE")
 QUEUE = "CLASS/SERVER/SERVICE"

@@ -12,10 +12,10 @@ from oms_journal.broker.store.start import PersistentStore, Pstore
 from oms_journal.database.options import Options
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.format.headers import HEADERS_SIZE
-from tests.support.broker_stores import begun
-from tests.support.crash_model import SPOOL
-from tests.support.faulty_disk import SimulatedDisk
-from tests.support.restored import BACKUP, NEW, backed_up, restored
+from tests.support.broker.stores import begun
+from tests.support.crashes.crash_model import SPOOL
+from tests.support.crashes.restored import BACKUP, NEW, backed_up, restored
+from tests.support.disks.faulty_disk import SimulatedDisk
 
 OTHER = Path("/other")
 STARTS = 20  # of each broker, after they have parted

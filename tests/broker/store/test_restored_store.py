@@ -25,9 +25,9 @@ from oms_journal.broker.store.start import (
 )
 from oms_journal.database.database import MessageDatabase
 from tests.broker.store.test_restore import NOW, SERVICE, record, store_of
-from tests.support.broker_stores import DRIVERS, Driver, JournalDriver, begun, put
-from tests.support.held_stores import SOURCE, hold_back, mark_restored
-from tests.support.moved_stores import attributes, move, source, target
+from tests.support.broker.held_stores import SOURCE, hold_back, mark_restored
+from tests.support.broker.stores import DRIVERS, Driver, JournalDriver, begun, put
+from tests.support.servers.moved_stores import attributes, move, source, target
 
 MARK = put(RESTORED_KEY, b'{"backup": "/backup/orders"}')
 

@@ -17,9 +17,9 @@ from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.store.changes import Changes
 from oms_journal.database.compaction import SMALL_FILES_MIN
-from tests.support.broker_small_disk import ALLOWED, DRAINED_BYTES
-from tests.support.broker_stores import added
-from tests.support.embedded import SERVICE, bodies
+from tests.support.broker.embedded import SERVICE, bodies
+from tests.support.broker.small_disk import ALLOWED, DRAINED_BYTES
+from tests.support.broker.stores import added
 from tests.support.project import PYTHONPATH, REPOSITORY
 
 KEPT = b"kept"
@@ -143,7 +143,7 @@ def test_room_that_cannot_be_made_is_looked_for_and_told_once(tmp_path: Path, ca
 
 
 def test_a_small_file_system_takes_new_units_of_work_once_it_was_drained_and_they_are_allowed(tmp_path: Path) -> None:
-    program = "tests.support.broker_small_disk"
+    program = "tests.support.broker.small_disk"
     inside = f"mount -t tmpfs -o size=120m none {tmp_path} && exec {sys.executable} -m {program} broker "
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"{inside} {tmp_path}"]
     environment = os.environ | {"PYTHONPATH": PYTHONPATH}

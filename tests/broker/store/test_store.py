@@ -15,7 +15,7 @@ from oms_journal.broker.store.start import (
     StoreUnavailable,
 )
 from oms_journal.broker.store.stored import StoredMessage, StoredRecord
-from tests.support.broker_stores import DRIVERS, MESSAGE_BYTES_MAX, Driver, added, contents, payloads, put
+from tests.support.broker.stores import DRIVERS, MESSAGE_BYTES_MAX, Driver, added, contents, payloads, put
 
 FULL = 2  # of SQLite's `synchronous`: the log is synced with every commit
 

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.faulty_calls import CHANGES
-from tests.support.faulty_disk import SimulatedDisk
+from tests.support.disks.faulty_calls import CHANGES
+from tests.support.disks.faulty_disk import SimulatedDisk
 
 SECTOR = 512
 OPENING = frozenset(["open", "create", "open_lock"])

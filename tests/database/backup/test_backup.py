@@ -18,7 +18,7 @@ from oms_journal.journal.format import manifest
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.recovery.validation import validate_directory
-from tests.support.small_files import churn, fill, open_small
+from tests.support.disks.small_files import churn, fill, open_small
 
 QUICK = BackupOptions(vouch_seconds=5.0)
 COPIES = replace(QUICK, links=False)

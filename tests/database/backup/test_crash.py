@@ -12,9 +12,9 @@ from oms_journal.database.backup.backup import BackupOptions
 from oms_journal.journal.errors import DiskError
 from oms_journal.journal.format import manifest
 from oms_journal.journal.format.manifest import Manifest
-from tests.support.backup_model import BACKUP, COPIED, LINKED, History, check_backup, grown, run_backup
-from tests.support.crash_model import Account
-from tests.support.faulty_disk import VERBS, Killed, SimulatedDisk
+from tests.support.crashes.backup_model import BACKUP, COPIED, LINKED, History, check_backup, grown, run_backup
+from tests.support.crashes.crash_model import Account
+from tests.support.disks.faulty_disk import VERBS, Killed, SimulatedDisk
 from tests.support.sweeps import Share, for_each, in_two_sizes
 
 SEEDS = 3  # of what a power cut keeps

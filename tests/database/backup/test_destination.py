@@ -13,11 +13,11 @@ import pytest
 from oms_journal import MessageDatabase
 from oms_journal.database.backup.backup import Backup, BackupOptions
 from oms_journal.database.backup.follow import Follower, Shipped
-from tests.support.backup_model import BACKUP, COPIED
 from tests.support.cli_runner import command_line, environment, oms
-from tests.support.crash_model import SPOOL
-from tests.support.faulty_disk import SimulatedDisk
-from tests.support.restored import BEGAN, opened
+from tests.support.crashes.backup_model import BACKUP, COPIED
+from tests.support.crashes.crash_model import SPOOL
+from tests.support.crashes.restored import BEGAN, opened
+from tests.support.disks.faulty_disk import SimulatedDisk
 
 SECOND = 1_000_000
 

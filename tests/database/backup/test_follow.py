@@ -10,9 +10,9 @@ from oms_journal.database.backup.backup import Backup, BackupOptions
 from oms_journal.database.backup.follow import Follower, Shipped
 from oms_journal.journal.errors import BehindItsBackup
 from oms_journal.journal.format import manifest
-from tests.support.backup_model import BACKUP, COPIED, History, RecordedWriter, check_backup
-from tests.support.crash_model import SPOOL, Account, Unattended, open_unattended, state_of, workload
-from tests.support.faulty_disk import Killed, SimulatedDisk
+from tests.support.crashes.backup_model import BACKUP, COPIED, History, RecordedWriter, check_backup
+from tests.support.crashes.crash_model import SPOOL, Account, Unattended, open_unattended, state_of, workload
+from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 
 
 class Scene:

@@ -13,9 +13,9 @@ from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.survey import survey
 from oms_journal.recovery.validation import validate_directory
 from tests.database.backup.interleaved import ReadInParts, Stepwise
-from tests.support.backup_model import BACKUP, COPIED, LINKED, History, RecordedWriter, backed_up, grown
-from tests.support.crash_model import SPOOL, Account, open_unattended, workload
-from tests.support.faulty_disk import SimulatedDisk
+from tests.support.crashes.backup_model import BACKUP, COPIED, LINKED, History, RecordedWriter, backed_up, grown
+from tests.support.crashes.crash_model import SPOOL, Account, open_unattended, workload
+from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.sweeps import Share, in_two_sizes
 
 ROUNDS = 60

@@ -15,8 +15,8 @@ from oms_journal.journal.errors import JournalError
 from oms_journal.journal.names import DataFileName, parse
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.recovery.decision import Action
-from tests.support.crash_model import SPOOL, Account, Writer, open_unattended, workload
-from tests.support.faulty_disk import Killed, SimulatedDisk
+from tests.support.crashes.crash_model import SPOOL, Account, Writer, open_unattended, workload
+from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 
 
 class Links:

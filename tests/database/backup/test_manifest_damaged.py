@@ -16,7 +16,7 @@ from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format import manifest
 from tests.support.cli_runner import oms, oms_json
-from tests.support.small_files import churn, fill, open_small
+from tests.support.disks.small_files import churn, fill, open_small
 
 REREAD = BackupOptions(vouch_seconds=0.2, rereads=True)
 PLAIN = BackupOptions(vouch_seconds=0.2)

@@ -25,9 +25,9 @@ from oms_journal.database.backup.verification import verify_backup
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format import manifest
 from tests.support.cli_runner import command_line, environment
+from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.project import PYTHONPATH, REPOSITORY
 from tests.support.sweeps import split
-from tests.support.watched_disk import TIMEOUT_SECONDS
 
 State = tuple[dict[int, str], dict[str, str]]
 
@@ -74,7 +74,7 @@ def following(spool: Path, target: Path) -> "contextlib.AbstractContextManager[s
 
 
 def writing(spool: Path, seed: str) -> "contextlib.AbstractContextManager[subprocess.Popen[bytes]]":
-    command = [sys.executable, "-m", "tests.support.backup_writer", str(spool), seed]
+    command = [sys.executable, "-m", "tests.support.crashes.backup_writer", str(spool), seed]
     return process(command, env=os.environ | {"PYTHONPATH": PYTHONPATH})
 
 

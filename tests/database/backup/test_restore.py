@@ -18,9 +18,9 @@ from oms_journal.journal.errors import DatabaseLocked, DiskError, RestoreRefused
 from oms_journal.journal.lock import DirectoryLock
 from oms_journal.recovery.startup import RecoveryOptions, start
 from oms_journal.recovery.validation import validate_directory
-from tests.support.crash_model import SPOOL, Account, State, Unattended, Writer, state_of, workload
-from tests.support.faulty_disk import Killed, SimulatedDisk
-from tests.support.restored import BACKUP, BEGAN, NEW, backed_up, opened, restored
+from tests.support.crashes.crash_model import SPOOL, Account, State, Unattended, Writer, state_of, workload
+from tests.support.crashes.restored import BACKUP, BEGAN, NEW, backed_up, opened, restored
+from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 from tests.support.sweeps import Share, in_two_sizes
 
 MINUTE = 60 * 1_000_000

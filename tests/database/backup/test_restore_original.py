@@ -13,9 +13,9 @@ from oms_journal.database.backup.follow import Follower
 from oms_journal.database.backup.restore import RestoreOptions, restore
 from oms_journal.journal import names
 from oms_journal.journal.format import manifest
-from tests.support.crash_model import SPOOL
-from tests.support.faulty_disk import SimulatedDisk
-from tests.support.restored import BACKUP, BEGAN, NEW, backed_up, opened, restored
+from tests.support.crashes.crash_model import SPOOL
+from tests.support.crashes.restored import BACKUP, BEGAN, NEW, backed_up, opened, restored
+from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.sweeps import for_each
 
 OTHER = Path("/other")

@@ -13,7 +13,7 @@ from oms_journal.database.backup.follow import Follower
 from oms_journal.journal import names
 from oms_journal.journal.errors import BehindItsBackup
 from oms_journal.journal.names import DataFileName
-from tests.support.small_files import churn, fill, open_small
+from tests.support.disks.small_files import churn, fill, open_small
 from tests.support.sweeps import sampled
 
 QUICK = BackupOptions(vouch_seconds=5.0)

@@ -7,9 +7,9 @@ import pytest
 
 from oms_journal import MessageDatabase
 from oms_journal.database.bulk.values import in_order, values
-from tests.support.crash_model import SPOOL, open_unattended
-from tests.support.faulty_disk import SimulatedDisk
-from tests.support.small_files import SMALL, open_small
+from tests.support.crashes.crash_model import SPOOL, open_unattended
+from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.disks.small_files import SMALL, open_small
 
 
 def in_bulk(database: MessageDatabase, prefix: str = "") -> dict[str, bytes]:

@@ -6,10 +6,10 @@ import pytest
 
 from oms_journal import DatabaseView, Message, MessageDatabase
 from oms_journal.database.bulk.loading import load
-from tests.support.crash_model import open_unattended, state_of
-from tests.support.faulty_disk import SimulatedDisk
-from tests.support.small_files import open_small
-from tests.support.watched_disk import HandClock
+from tests.support.crashes.crash_model import open_unattended, state_of
+from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.disks.small_files import open_small
+from tests.support.disks.watched_disk import HandClock
 
 
 def facts(database: MessageDatabase | DatabaseView) -> list[tuple[object, ...]]:

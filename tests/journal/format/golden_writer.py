@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 from oms_journal.journal.format.headers import VERSION
-from tests.support.annotated import annotated
-from tests.support.golden_files import GOLDEN, NAMES, make, told
+from tests.support.journals.annotated import annotated
+from tests.support.journals.golden_files import GOLDEN, NAMES, make, told
 
 
 def main() -> int:

@@ -16,8 +16,8 @@ from oms_journal.journal.operations import MIB
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.dump import Dumped, DumpedDamage, DumpedOperation, dump
 from oms_journal.recovery.startup import recover
-from tests.support import foreign_reader
-from tests.support.foreign_reader import Fields
+from tests.support.journals import foreign_reader
+from tests.support.journals.foreign_reader import Fields
 
 QUEUES = ("orders", "bills", "größe", "q" * 255)
 SEEDS = range(12)

@@ -30,9 +30,9 @@ from oms_journal.journal.reading.message import (
 )
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validation import validate_directory
-from tests.support.crash_model import SPOOL, open_unattended
-from tests.support.faulty_disk import SimulatedDisk
-from tests.support.watched_disk import WatchedDisk, WatchedFile
+from tests.support.crashes.crash_model import SPOOL, open_unattended
+from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.disks.watched_disk import WatchedDisk, WatchedFile
 
 Added = tuple[str, bytes, dict[str, str], str | None]
 queues = st.sampled_from(["q", "häuser"])

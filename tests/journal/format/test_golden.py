@@ -9,9 +9,9 @@ from oms_journal.journal.format.footer import ENTRY, SUMMARY
 from oms_journal.journal.format.headers import HEADER_SIZE, VERSION
 from oms_journal.journal.names import DataFileName
 from tests.journal.format import golden_writer
-from tests.support import foreign_reader
-from tests.support.annotated import annotated, as_bytes
-from tests.support.golden_files import GOLDEN, NAMES, RESTORED_SEQUENCE, make, told
+from tests.support.journals import foreign_reader
+from tests.support.journals.annotated import annotated, as_bytes
+from tests.support.journals.golden_files import GOLDEN, NAMES, RESTORED_SEQUENCE, make, told
 
 FILES = sorted(GOLDEN.glob("*.hex"))
 

@@ -19,11 +19,11 @@ from oms_journal.journal.format.manifest import BackupFile, BadManifest, Manifes
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile, require_header
 from oms_journal.journal.reading.walk import Span, walk
-from tests.support.annotated import as_bytes
-from tests.support.faulty_disk import SimulatedDisk
-from tests.support.format_tables import docstring_tables, widths
-from tests.support.golden_files import GOLDEN
-from tests.support.small_files import SMALL
+from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.disks.small_files import SMALL
+from tests.support.journals.annotated import as_bytes
+from tests.support.journals.format_tables import docstring_tables, widths
+from tests.support.journals.golden_files import GOLDEN
 
 numbers = st.integers(0, 2**64 - 1)
 files = st.builds(

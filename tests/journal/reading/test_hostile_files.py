@@ -23,7 +23,7 @@ from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.dump import DumpedDamage, dump
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validation import validate_directory
-from tests.support.golden_files import make
+from tests.support.journals.golden_files import make
 
 HEADER = FileHeader(
     database=bytes(16), identity=5, sequence=1, owner=7, next_message=1, next_commit=1, low_water=1, created=1

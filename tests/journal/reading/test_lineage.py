@@ -14,10 +14,10 @@ from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.names import LOCK, DataFileName, parse
 from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.recovery.validation import validate_directory
-from tests.support import foreign_reader
-from tests.support.crash_model import SPOOL
-from tests.support.faulty_disk import Killed, SimulatedDisk
-from tests.support.restored import BACKUP, NEW, backed_up, opened, restored
+from tests.support.crashes.crash_model import SPOOL
+from tests.support.crashes.restored import BACKUP, NEW, backed_up, opened, restored
+from tests.support.disks.faulty_disk import Killed, SimulatedDisk
+from tests.support.journals import foreign_reader
 
 CHILD, SIBLING, GRANDCHILD = NEW, Path("/sibling"), Path("/grandchild")
 

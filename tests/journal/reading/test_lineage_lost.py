@@ -13,10 +13,10 @@ from oms_journal.journal.errors import NotThisDatabase
 from oms_journal.journal.names import LOCK, DataFileName
 from oms_journal.recovery.validation import validate_directory
 from tests.journal.reading.test_lineage import CHILD, GRANDCHILD, SIBLING, files, header, own, refuses, rotted
-from tests.support import foreign_reader
-from tests.support.crash_model import SPOOL
-from tests.support.faulty_disk import SimulatedDisk
-from tests.support.restored import BACKUP, backed_up, opened, restored
+from tests.support.crashes.crash_model import SPOOL
+from tests.support.crashes.restored import BACKUP, backed_up, opened, restored
+from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.journals import foreign_reader
 
 AGAIN, OTHER = Path("/again"), Path("/other")
 

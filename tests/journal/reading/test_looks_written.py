@@ -4,8 +4,8 @@ import pytest
 
 from oms_journal.journal.format.headers import HEADERS_SIZE
 from oms_journal.journal.reading.evidence import looks_written
-from tests.support.crash_model import SPOOL, open_unattended
-from tests.support.crash_store import headers_of, small_store
+from tests.support.crashes.crash_model import SPOOL, open_unattended
+from tests.support.crashes.crash_store import headers_of, small_store
 
 UNSEALED = small_store(is_closed=False)
 NAME = UNSEALED.data_files()[-1]

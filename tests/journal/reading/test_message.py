@@ -11,7 +11,7 @@ from oms_journal.journal.reading.message import FrameReader, Message, Source
 from oms_journal.journal.writing.draft import CommitBuilder
 from oms_journal.journal.writing.groups import AnyDraft, form
 from oms_journal.journal.writing.single import PlainAdds, QueueTemplate, WritePosition
-from tests.support.faulty_disk import SimulatedDisk
+from tests.support.disks.faulty_disk import SimulatedDisk
 
 PATH = Path("/spool/omsmsg-0000000003.data")
 PLACE = WritePosition(

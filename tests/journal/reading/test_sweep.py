@@ -16,8 +16,8 @@ from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.startup import recover
 from oms_journal.recovery.validation import validate_directory
 from tests.support.cli_runner import oms, oms_json
-from tests.support.crash_store import Store, small_store
-from tests.support.strange_frames import STRANGE, Strange, put_of, single_add, write_unchecked
+from tests.support.crashes.crash_store import Store, small_store
+from tests.support.crashes.strange_frames import STRANGE, Strange, put_of, single_add, write_unchecked
 
 STORES = {
     "small files": small_store(),

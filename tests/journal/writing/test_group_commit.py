@@ -12,8 +12,8 @@ import pytest
 
 from oms_journal import CommitFailed, DatabaseClosed, MessageDatabase, NotAttempted, NotUndelivered, OutcomeUnknown
 from oms_journal.journal.writing.group_commit import GroupCommit
-from tests.support.small_files import MODEST
-from tests.support.watched_disk import TIMEOUT_SECONDS, WatchedDisk
+from tests.support.disks.small_files import MODEST
+from tests.support.disks.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
 
 @pytest.fixture

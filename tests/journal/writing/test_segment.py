@@ -10,7 +10,7 @@ from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.writing.groups import Group, form
 from oms_journal.journal.writing.segment import Segment
 from oms_journal.journal.writing.single import PlainAdds, QueueTemplate
-from tests.support.faulty_disk import SimulatedDisk
+from tests.support.disks.faulty_disk import SimulatedDisk
 
 SPOOL = Path("/spool")
 PATH = SPOOL / str(DataFileName(3))
