@@ -52,7 +52,8 @@ _KEYS = {
 def uow_services(units: DataFrame, *, now: datetime | None = None, exact: bool = False) -> DataFrame:
     """Return one row a queue of a service, from the answer of `units_of_work`.
 
-    The percentiles are as in `lifecycle`. Ages are reckoned up to `now`, by default when the question is answered.
+    The percentiles are as in `lifecycle`. Ages are reckoned up to `now`. By default that is the time at which the
+    question is answered.
     """
     status = F.col("status")
     is_waiting = status.isin(*WAITING)
@@ -118,8 +119,8 @@ def uow_services(units: DataFrame, *, now: datetime | None = None, exact: bool =
 def uow_statuses(units: DataFrame, stays: DataFrame, *, exact: bool = False) -> DataFrame:
     """Return one row a queue and status, from the answers of `units_of_work` and `uow_stays`.
 
-    How long units of work stay in a status is known where it is persistent: without that one that waits and one that a
-    receiver has are both ACCEPTED.
+    Only with a persistent status you know how long units of work stay in it. Without one, a unit that waits and a unit
+    that a receiver has are both ACCEPTED.
     """
     keys = ["database", "queue", "status"]
     now_in = units.groupBy(*keys).agg(
@@ -158,7 +159,7 @@ def _changed() -> Column:
 def uow_attempts(units: DataFrame) -> DataFrame:
     """Return how many units of work of each queue had how many deliveries in vain, from the answer of `units_of_work`.
 
-    A receiver's backout counts as one, as does the end of a lifetime.
+    A receiver's backout counts as one. So does the end of a lifetime.
     """
     status = F.col("status")
     return units.groupBy("database", "queue", "attempts").agg(

@@ -25,8 +25,8 @@ _DROPPED = "dropped"  # stands for the status of what is not there any more
 def uow_stays(keyed: DataFrame) -> DataFrame:
     """Return one row for each time that a unit of work with persistent status came into a status.
 
-    Of a unit of work whose first records clean-up has let go of, the first stay is taken to begin with the last change
-    in it. A restart, of which no record tells, ends the stay in DELIVERED and begins one in ACCEPTED.
+    If clean-up has let go of the first records of a unit of work, its first stay begins with the last change in it. No
+    record tells of a restart. The answer takes it to end the stay in DELIVERED, and to begin one in ACCEPTED.
     """
     return (
         _with_restarts(_moments(keyed), keyed)

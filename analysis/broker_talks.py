@@ -37,7 +37,7 @@ from oms_journal.analysis.times import age, between, seconds
 def conversations(units: DataFrame) -> DataFrame:
     """Return one row a conversation, from the answer of `units_of_work`.
 
-    The end of a conversation is told where a unit of work of it was still to come when it ended.
+    The answer tells the end of a conversation if a unit of work of it was still to come when it ended.
     """
     is_reply, is_waiting = F.col("is_reply"), F.col("status").isin(*WAITING)
     has_ended = F.when(F.col("state") != "OPEN", F.coalesce("ended", "changed"))

@@ -36,9 +36,10 @@ _DATABASE = {"database": "identity of the database, 32 hexadecimal digits"}
     }
 )
 def publications(keyed: DataFrame, operations: DataFrame) -> DataFrame:
-    """Return one row a publication that the store had: one that had a subscriber when it was committed.
+    """Return one row a publication that the store had.
 
-    `keyed` are the operations on keys with their values (column `payload`), `operations` those on messages.
+    The store has a publication if it had a subscriber at its commit. `keyed` are the operations on keys with their
+    values (column `payload`). `operations` are those on messages.
     """
     known = latest(versions(keyed, RecordKind.PUBLICATION)).withColumnRenamed("identifier", "publication_id")
     names = ("status", "topic", "messages", "lifetime", "created", "committed")
@@ -94,8 +95,8 @@ def _status() -> Column:
 def subscribers(keyed: DataFrame, published: DataFrame, *, now: datetime | None = None) -> DataFrame:
     """Return one row a durable subscription: how far it is behind, from the answer of `publications`.
 
-    What has timed out is not waited for any more. Ages are reckoned up to `now`, by default when the question is
-    answered. A subscription that has ended is not behind.
+    Nobody waits any more for a publication that has timed out. A subscription that has ended is not behind. Ages are
+    reckoned up to `now`. By default that is the time at which the question is answered.
     """
     committed = F.col("record.last_committed")
     done = F.count_distinct(F.when(is_put() & (committed != 0), committed)).alias("acknowledgements")
@@ -184,8 +185,8 @@ def topics(
 ) -> DataFrame:
     """Return one row a topic with stored publications or durable subscribers.
 
-    `published` is the answer of `publications`, `subscribed` that of `subscribers`. Subscribers that are not durable
-    are not in the store.
+    `published` is the answer of `publications`, `subscribed` that of `subscribers`. The store does not have subscribers
+    that are not durable.
     """
     status = F.col("status")
     is_waiting = F.col("ended").isNull()

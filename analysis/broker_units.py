@@ -71,8 +71,8 @@ FAILED = ("BACKEDOUT", "CANCELLED", "TIMEOUT", "DISCARDED", REMOVED, GONE)
 def units_of_work(keyed: DataFrame, operations: DataFrame) -> DataFrame:
     """Return one row a unit of work: what is known of it.
 
-    `keyed` are the operations on keys with their values (column `payload`), `operations` those on messages. Units of
-    work of which only the end is there, since clean-up has let go of the rest, are left out.
+    `keyed` are the operations on keys with their values (column `payload`). `operations` are those on messages. If
+    clean-up has let go of all of a unit of work but its end, the answer leaves it out.
     """
     is_received = is_put() & (F.col("record.status") == "DELIVERED")
     received = F.min(F.when(is_received, F.col("record.changed"))).alias("received")

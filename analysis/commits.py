@@ -43,8 +43,8 @@ _FILE = ["database", "sequence"]
 def commits(operations: DataFrame, *, every: timedelta = MINUTE, exact: bool = False) -> DataFrame:
     """Return how operations came in commits, and commits in writes, in each bucket of time.
 
-    Gaps go across data files and openings: time in which nobody committed is a gap, whatever the reason.
-    Percentiles as in `lifecycle`. ValueError for a width that is none.
+    Gaps go across data files and openings. If nobody commits, that time is a gap, whatever the reason. Percentiles are
+    as in `lifecycle`. Raises ValueError for a width that is not valid.
     """
     writes = _with_gaps(_writes(operations))
     found = writes.groupBy("database", bucket_of("time", every).alias("bucket")).agg(

@@ -43,11 +43,11 @@ _FACTS = {  # what must be the same, and its type
 def comparison(
     here: DataFrame, there: DataFrame, *, match_databases: bool = True, undelivered_only: bool = False
 ) -> DataFrame:
-    """Return what is only in one of two journals, or differs; no row means that they hold the same.
+    """Return what is only in one of two journals, or differs. If there is no row, they hold the same.
 
-    A database that was restored or migrated has another identity: without `match_databases` identities are
-    left aside, and each side is one database. Where clean-up has been at work on one side only, ask
-    for what is undelivered: ended messages, and the ADDs of some of them, are gone there.
+    A database that was restored or migrated has another identity. Without `match_databases` the comparison ignores
+    identities, and each side is one database. If clean-up has been at work on one side only, ended messages and the
+    ADDs of some of them are gone there. Then ask for what is undelivered.
     """
     on = ["database"] if match_databases else []
     of_messages = _different(

@@ -39,11 +39,11 @@ ADDED_COLUMNS = ("operation", *_SCOPE, "message", "commit", "first_time", "moved
     }
 )
 def duplicates(operations: DataFrame, *, window: timedelta = HOUR, added: DataFrame | None = None) -> DataFrame:
-    """Return what was added more than once, a row for each identifier, and for each run of equal payloads.
+    """Return what was added more than once: a row for each identifier, and a row for each run of equal payloads.
 
-    Messages of one queue with the same payload hash and length are a run as long as each came at most
-    `window` after the one before. Messages of one commit share its identifier, and are no duplicates by that.
-    `added` are the ADDs alone, where they were loaded with fewer columns (`ADDED_COLUMNS`), which is faster.
+    Messages of one queue with the same payload hash and length are a run, as long as each came at most `window` after
+    the one before. Messages of one commit share its identifier. That alone makes no duplicates. `added` are the ADDs
+    alone. If they were loaded with fewer columns (`ADDED_COLUMNS`), the answer is faster.
     """
     adds = operations if added is None else added
     return _by_producer(adds).unionByName(_by_payload(operations, window), allowMissingColumns=True)

@@ -36,9 +36,9 @@ BINS_A_DECADE = 8
 def lifecycle(operations: DataFrame, *, now: datetime | None = None, exact: bool = False) -> DataFrame:
     """Return one row a queue: what became of its messages, and how long delivering them took.
 
-    The percentiles are times that occurred, found with an error of at most one in 10,000 of the rank;
-    `exact` takes memory for every different time, and lies between two where a rank does. Ages are
-    reckoned up to `now`, by default when the question is answered.
+    Percentiles are times that occurred. Their rank has an error of at most one in 10,000. With `exact` the answer takes
+    memory for every different time. If a rank lies between two times, so does the percentile. Ages are reckoned up to
+    `now`. By default that is the time at which the question is answered.
     """
     undelivered, latency = F.when(is_undelivered(), F.col("message")), _latency()
     was_deleted = F.col("delivered").isNull() & F.col("deleted").isNotNull()
@@ -75,7 +75,7 @@ def lifecycle(operations: DataFrame, *, now: datetime | None = None, exact: bool
 def latency_histogram(operations: DataFrame, *, bins_a_decade: int = BINS_A_DECADE) -> DataFrame:
     """Return how many messages of each queue took how long from ADD to DELIVER, in bins of even width on a log axis.
 
-    Bin *b* begins at 10^(b / bins_a_decade) microseconds. Empty bins are left out. ValueError for no bins.
+    Bin *b* begins at 10^(b / bins_a_decade) microseconds. Empty bins are left out. Raises ValueError for no bins.
     """
     if bins_a_decade < 1:
         raise ValueError(f"a decade has at least one bin, not {bins_a_decade}")

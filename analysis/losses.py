@@ -54,10 +54,11 @@ _COLUMNS = (
 def losses(operations: DataFrame, archived: DataFrame) -> DataFrame:
     """Return the operations that the archives hold and the files in use do not, a row each.
 
-    `operations` are those of the files in use, `archived` those of the archives; an archive of what a former owner
-    wrote late tells of no loss, so leave it out: `journals.sources` tells which those are. A copy of a message in
-    another place is the message. Archives of data files that clean-up has removed since, which is of those
-    before the first one in use, are passed over: nothing in them is missed.
+    `operations` are those of the files in use. `archived` are those of the archives. An archive of what a former owner
+    wrote late tells of no loss. Leave it out: `journals.sources` tells which archives those are.
+
+    A copy of a message in another place is the same message. The answer passes over archives of data files that
+    clean-up has removed since. Those come before the first data file in use, and nothing in them is missed.
     """
     told = _marked(archived)
     near = _marked(operations).join(F.broadcast(told.select(*_THING).distinct()), _THING, "left_semi")

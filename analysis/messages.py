@@ -43,7 +43,7 @@ def messages(operations: DataFrame) -> DataFrame:
 
 @answers({**_FIGURES, "producer": "the producer's identifier, null for none"})
 def messages_with_producers(operations: DataFrame) -> DataFrame:
-    """Return one row a message, its producer's identifier too."""
+    """Return one row a message, with its producer's identifier too."""
     return _by_message(operations, F.max("producer").alias("producer"))
 
 
@@ -89,7 +89,7 @@ def ended() -> Column:
     }
 )
 def latest_versions(operations: DataFrame) -> DataFrame:
-    """Return one row a key of the application: its latest version. The engine's own keys are left out."""
+    """Return one row a key of the application: its latest version. The answer leaves out the engine's own keys."""
     version = F.struct("sequence", "offset", "operation", "time", "length", "hash")
     return (
         of_keys(operations).groupBy("database", "key").agg(F.max(version).alias("version")).select(

@@ -34,11 +34,12 @@ def rate(
     since: datetime | None = None,
     keys: DataFrame | None = None,
 ) -> DataFrame:
-    """Return the operations and bytes of each queue in each bucket of time. ValueError for a width that is none.
+    """Return the operations and bytes of each queue in each bucket of time.
 
-    A message that only a moved copy tells of counts at the time of its first ADD. What was before `since` is left
-    out, where the operations reach back farther: then a message that went is known with its bytes. `keys` are the
-    operations on keys alone, where they were loaded by themselves, which is faster.
+    A message that only a moved copy tells of counts at the time of its first ADD. The answer leaves out what was before
+    `since`. If the operations reach back farther than that, it knows the bytes of messages that went. `keys` are the
+    operations on keys alone. If you loaded those by themselves, pass them: it is faster. Raises ValueError for a width
+    that is not valid.
     """
     events = messages(operations).select(
         "database",
@@ -76,8 +77,8 @@ def rate(
 def backlog(operations: DataFrame, *, every: timedelta = MINUTE) -> DataFrame:
     """Return how many messages of each queue are undelivered, a row for each bucket in which one came or went.
 
-    Between two rows it stays as the earlier one says. A message whose ADD has been cleaned away counts
-    from the first row of its queue until its end. ValueError for a width that is none.
+    Between two rows it stays as the earlier one says. If the ADD of a message has been cleaned away, the message counts
+    from the first row of its queue until its end. Raises ValueError for a width that is not valid.
     """
     went = F.when(ended().isNotNull(), F.greatest("added", ended()))  # passes over an unknown ADD
     came_and_went = F.array(_event("change", 1, F.col("added")), _event("change", -1, went))

@@ -60,11 +60,12 @@ def retention(  # noqa: PLR0913
 ) -> DataFrame:
     """Return one row a data file: how much of it is needed, and what keeps it.
 
-    `files` is the source's table of that name. Files that clean-up has moved into a retention directory
-    are off the disk in question and left out, as far as `files` tells them (column `retained`). Ages are
-    reckoned up to `now`, by default when the question is answered. `compact_share` and `data_file_bytes`
-    are options of the database: its `compact_share`, and its `max_data_file_size` in bytes. `keys` are the
-    operations on keys alone, where they were loaded by themselves, which is faster.
+    `files` is the source's table of that name. The answer leaves out files that clean-up has moved into a retention
+    directory, as far as `files` tells them (column `retained`): they are off the disk in question. Ages are reckoned up
+    to `now`. By default that is the time at which the question is answered.
+
+    `compact_share` and `data_file_bytes` are options of the database: its `compact_share`, and its `max_data_file_size`
+    in bytes. `keys` are the operations on keys alone. If you loaded those by themselves, pass them: it is faster.
     """
     on_disk = files.where(~F.col("retained")) if "retained" in files.columns else files
     newest = F.max("sequence").over(Window.partitionBy("database"))

@@ -194,7 +194,7 @@ class Code(Enum):
 
 
 class BrokerError(Exception):
-    """The broker said no, or not now: `code` says why, `text` with the details of this case, a note what to do."""
+    """The broker refused the call. `code` says why, `text` has the details, and a note says what you can do."""
 
     def __init__(self, code: Code, text: str = "") -> None:
         self.code = code

@@ -275,13 +275,19 @@ class AsyncMessageDatabase:
         progress: Progress = no_progress,
         **named: Unpack[NamedOptions],
     ) -> "AsyncMessageDatabase":
-        """Return a database that is recovered and opened by `async with` or `await`; as MessageDatabase.open."""
+        """Return a database that `async with` or `await` recovers and opens.
+
+        Arguments and errors as MessageDatabase.open.
+        """
         chosen, path = Options.chosen(options, named), directory_of(directory)
         return cls(lambda: MessageDatabase.open(path, options=chosen, disk=disk, progress=progress))
 
     @classmethod
     def wrap(cls, database: MessageDatabase) -> "AsyncMessageDatabase":
-        """Return the asyncio side of an open database, which threads may go on using. Does not close it."""
+        """Return the asyncio side of an open database. Threads may go on using it.
+
+        `close` of this side does not close it.
+        """
         if not isinstance(database, MessageDatabase):
             raise TypeError(f"database must be an open MessageDatabase, not {shown(database)}")
         return cls(lambda: database, owns=False)
@@ -304,7 +310,7 @@ class AsyncMessageDatabase:
         await self.close()
 
     async def close(self) -> None:
-        """Close the database, or let go of it when it was wrapped."""
+        """Close the database. If it was wrapped, only let go of it."""
         if self._opened is not None and self._owns:
             await asyncio.to_thread(self._opened.close)
         if self._commits is not None:
@@ -334,7 +340,10 @@ class AsyncMessageDatabase:
         properties: Mapping[str, str] | None = None,
         producer_id: str | None = None,
     ) -> Coroutine[Any, Any, int]:
-        """Add a message; return its number, durable, when awaited. As MessageDatabase.add."""
+        """Add a message, and return its number. When you have awaited it, the message is durable.
+
+        As MessageDatabase.add.
+        """
         if properties is not None or producer_id is not None:
             return self._added(self._database.drafting.add(queue, payload, properties, producer_id))
         if self._commits is None:
@@ -369,9 +378,9 @@ class AsyncMessageDatabase:
         properties: Iterable[Mapping[str, str] | None] | None = None,
         producer_id: str | None = None,
     ) -> Coroutine[Any, Any, range]:
-        """Add all that an iterable gives in one commit; return the numbers when awaited. As MessageDatabase.add_many.
+        """Add all that an iterable gives in one commit. Await it for the numbers. As MessageDatabase.add_many.
 
-        The iterables are consumed by the call itself.
+        The call itself consumes the iterables, before you await it.
         """
         return self._added_many(self._database.drafting.add_many(queue, payloads, properties, producer_id))
 
@@ -383,7 +392,7 @@ class AsyncMessageDatabase:
         return number_range(draft)
 
     def commit(self, *, producer_id: str | None = None) -> "AsyncCommitBlock":
-        """Return a block that gathers operations and commits them as a whole when it is left."""
+        """Return a block that gathers operations. When you leave the block, it commits them as a whole."""
         return AsyncCommitBlock(self._database.commit(producer_id=producer_id), self._write_operations)
 
     async def _write_operations(self, operations: Operations) -> range:
@@ -392,22 +401,26 @@ class AsyncMessageDatabase:
         return number_range(draft)
 
     async def deliver(self, number: Number) -> bool:
-        """Note that a consumer has acknowledged the message, named by its number or itself. As MessageDatabase.deliver.
+        """Note that a consumer has acknowledged a message, named by its number or passed itself.
 
-        False when it was not undelivered; in a commit block that is NotUndelivered.
+        As MessageDatabase.deliver. Returns False when the message was not undelivered. A commit block raises
+        NotUndelivered instead.
         """
         return bool(await self._remove(Operation.DELIVER, (message_number(number),)))
 
     async def delete(self, number: Number) -> bool:
-        """Remove the message undelivered, named by its number or itself; False when it was not undelivered."""
+        """Remove an undelivered message, named by its number or passed itself.
+
+        Returns False when it was not undelivered.
+        """
         return bool(await self._remove(Operation.DELETE, (message_number(number),)))
 
     def deliver_many(self, numbers: Iterable[Number]) -> Coroutine[Any, Any, int]:
-        """Deliver messages in one commit; return, when awaited, how many of them were undelivered."""
+        """Deliver messages in one commit. Await it for how many of them were undelivered."""
         return self._remove(Operation.DELIVER, message_numbers(numbers))
 
     def delete_many(self, numbers: Iterable[Number]) -> Coroutine[Any, Any, int]:
-        """Delete messages in one commit; return, when awaited, how many of them were undelivered."""
+        """Delete messages in one commit. Await it for how many of them were undelivered."""
         return self._remove(Operation.DELETE, message_numbers(numbers))
 
     async def _remove(self, kind: Operation, numbers: Sequence[int]) -> int:
@@ -424,7 +437,7 @@ class AsyncMessageDatabase:
         raise contended()
 
     def put(self, key: str, value: Payload) -> Coroutine[Any, Any, None]:
-        """Set a key to a value, durable when awaited."""
+        """Set a key to a value. When you have awaited it, the value is durable."""
         block = self._database.drafting.gathering(None)
         block.put(key, value)
         return self._put(block.ended())
@@ -433,7 +446,7 @@ class AsyncMessageDatabase:
         await self._write_operations(operations)
 
     async def drop(self, key: str) -> bool:
-        """Remove a key; False when it was not there."""
+        """Remove a key. Returns False when the key was not there."""
         self._database.check_open()
         if not self._database.drafting.has_key(key):
             return False
@@ -442,11 +455,11 @@ class AsyncMessageDatabase:
         return True
 
     async def read(self, number: Number) -> Message:
-        """Return an undelivered message; NoSuchMessage, MessageDamaged."""
+        """Return an undelivered message. Raises NoSuchMessage and MessageDamaged."""
         return await self._off_loop(lambda: self._database.read(number))
 
     async def get(self, key: str) -> bytes | None:
-        """Return the latest value of a key, None when it is not there."""
+        """Return the latest value of a key, or None when there is no such key."""
         return await self._off_loop(lambda: self._database.get(key))
 
     async def keys(self, prefix: str = "") -> list[str]:
@@ -454,7 +467,7 @@ class AsyncMessageDatabase:
         return await self._off_loop(lambda: list(self._database.keys(prefix)))
 
     def undelivered(self, queue: str | None = None) -> AsyncIterator[Message]:
-        """Yield the undelivered messages of a queue, or of all, in order, as they were when asked."""
+        """Yield the undelivered messages of a queue, or of all queues, in order, as they were at the call."""
         return self._each(self._database.undelivered(queue))
 
     async def _each(self, found: Iterator[Message]) -> AsyncIterator[Message]:
@@ -463,21 +476,30 @@ class AsyncMessageDatabase:
                 yield message
 
     def undelivered_count(self, queue: str | None = None) -> int:
-        """Return how many messages of a queue, or of all, are undelivered. Not awaited: it is in memory."""
+        """Return how many messages of a queue, or of all queues, are undelivered.
+
+        Not awaited: the count is in memory.
+        """
         return self._database.undelivered_count(queue)
 
     def numbers(self, queue: str | None = None) -> Iterator[int]:
-        """Yield the numbers of the undelivered messages of a queue, or of all, in order. Not awaited: from memory."""
+        """Yield the numbers of the undelivered messages of a queue, or of all queues, in order.
+
+        Not awaited: they are in memory.
+        """
         return self._database.numbers(queue)
 
     def queues(self) -> dict[str, int]:
-        """Return how many messages are undelivered in every queue that has any. Not awaited: it is in memory."""
+        """Return how many messages are undelivered in each queue that has any.
+
+        Not awaited: the counts are in memory.
+        """
         return self._database.queues()
 
     async def take(self, queue: str) -> Message | None:
-        """Hand the queue's next message to this caller only, until it is released or removed; None for none.
+        """Hand the queue's next message to you only, until you release or remove it. Returns None when there is none.
 
-        A call that is cancelled gives the message back.
+        If you cancel the call, the database takes the message back.
         """
         while True:
             withdrawn = [*self._withdrawn]
@@ -519,25 +541,31 @@ class AsyncMessageDatabase:
         taking.add_done_callback(give_back)
 
     def release(self, number: Number) -> bool:
-        """Give back a message that was taken; False when it was not. Not awaited: it is in memory."""
+        """Give back a message that you took. Returns False when it was not taken. Not awaited: that is in memory."""
         return self._database.release(number)
 
     async def held(self, queue: str | None = None) -> list[Message]:
-        """Return the undelivered messages that are held back: they may have been delivered already."""
+        """Return the undelivered messages that are held back. They may have been delivered already."""
         return await self._off_loop(lambda: list(self._database.held(queue)))
 
     def unhold(self, numbers: Iterable[Number] | None = None) -> Coroutine[Any, Any, int]:
-        """Hold these messages no longer, or none at all; return how many undelivered ones that were, durable."""
+        """Stop holding these messages, or all of them. Return how many undelivered messages that were.
+
+        Durable when awaited.
+        """
         known = None if numbers is None else message_numbers(numbers)
         return self._off_loop(lambda: self._database.unhold(known))
 
     def discard_held(self, numbers: Iterable[Number]) -> Coroutine[Any, Any, int]:
-        """Deliver those of these messages that are held back: a consumer has them. Return how many those were."""
+        """Deliver those of these messages that are held back, because a consumer has them.
+
+        Return how many those were.
+        """
         known = message_numbers(numbers)
         return self._off_loop(lambda: self._database.discard_held(known))
 
     async def cleanup(self, *, compact: bool = False, dry_run: bool = False) -> CleanupReport:
-        """Let go of data files that hold nothing needed, or next to nothing, as MessageDatabase.cleanup."""
+        """Let go of data files that hold nothing needed, or next to nothing. As MessageDatabase.cleanup."""
         return await self._off_loop(lambda: self._database.cleanup(compact=compact, dry_run=dry_run))
 
     async def stats(self) -> Stats:

@@ -170,19 +170,21 @@ def _numbers_at(given: object) -> Sequence[tuple[int, int]]:
 
 
 class CommitBlock:
-    """One commit of several operations, written when the `with` block is left without an exception.
+    """One commit of several operations. When you leave the `with` block without an exception, it is written.
 
     with MessageDatabase.open("spool") as db, db.commit() as commit:
         commit.add("orders", b"...")
         commit.add_many("orders", (b"...", b"..."))
         commit.put("state", b"...")
 
-    Afterwards `numbers` are those of the added messages, in order; for a repeat of a known producer
-    identifier, the first answer's. On leaving, NotUndelivered when a removed message is gone: then nothing of the
-    commit is written, and the error says which message it was (`MessageDatabase.deliver` returns False there).
+    Afterwards `numbers` holds the numbers of the added messages, in order. For a repeated producer identifier it holds
+    the number of the first message.
 
-    The block takes operations while it is entered, which it can be once; all others are OutsideBlock, since nothing
-    would write them. A call that is refused has put nothing into the commit.
+    If a message that you remove is gone, leaving the block raises NotUndelivered. Then nothing of the commit is
+    written, and the error says which message it was (`MessageDatabase.deliver` returns False there).
+
+    You can enter the block once. It takes operations only while it is entered. It raises OutsideBlock for all others,
+    since nothing would write them. A call that is refused puts nothing into the commit.
     """
 
     def __init__(self, encode: Encoder, write: Callable[[Operations], range], producer: bytes) -> None:
@@ -201,32 +203,38 @@ class CommitBlock:
         properties: Mapping[str, str] | None = None,
         producer_id: str | None = None,
     ) -> None:
-        """Add a message to the commit. TypeError, InvalidName, LimitExceeded."""
+        """Add a message to the commit. Raises TypeError, InvalidName and LimitExceeded."""
         if producer_id is not None and self.operations.producer:
             raise InvalidName("the commit has a producer identifier of its own, which covers its messages too")
         message = self._encode.message(queue, payload, properties, producer_id)
         self._open.messages.append(message)
 
     def add_many(self, queue: str, payloads: Iterable[Payload]) -> None:
-        """Add messages to the commit: all that an iterable gives. TypeError, InvalidName, LimitExceeded."""
+        """Add all messages that an iterable gives to the commit. Raises TypeError, InvalidName and LimitExceeded."""
         template, plain = self._encode.queue(queue), self._encode.payloads(payloads)
         messages = [self._encode.encoded(template, payload, None, "properties") for payload in plain]
         self._open.messages.extend(messages)
 
     def deliver(self, number: Number) -> None:
-        """Deliver a message, named by its number or itself, in the commit; NotUndelivered when it is gone already."""
+        """Deliver a message in the commit, named by its number or passed itself.
+
+        Raises NotUndelivered when it is gone already.
+        """
         self._remove(Operation.DELIVER, [message_number(number)])
 
     def delete(self, number: Number) -> None:
-        """Delete a message, named by its number or itself, in the commit; NotUndelivered when it is gone already."""
+        """Delete a message in the commit, named by its number or passed itself.
+
+        Raises NotUndelivered when it is gone already.
+        """
         self._remove(Operation.DELETE, [message_number(number)])
 
     def deliver_many(self, numbers: Iterable[Number]) -> None:
-        """Deliver messages in the commit; NotUndelivered when one of them is gone already."""
+        """Deliver messages in the commit. Raises NotUndelivered when one of them is gone already."""
         self._remove(Operation.DELIVER, message_numbers(numbers))
 
     def delete_many(self, numbers: Iterable[Number]) -> None:
-        """Delete messages in the commit; NotUndelivered when one of them is gone already."""
+        """Delete messages in the commit. Raises NotUndelivered when one of them is gone already."""
         self._remove(Operation.DELETE, message_numbers(numbers))
 
     def _remove(self, kind: Operation, numbers: Sequence[int]) -> None:
@@ -263,9 +271,10 @@ class CommitBlock:
     def put(self, key: str, value: Payload, *, numbers_at: Mapping[int, int] | None = None) -> None:
         """Set a key in the commit.
 
-        `numbers_at` maps offsets in the value to places among the commit's added messages, from 0: there
-        the message's number is written as 8 bytes, least significant first, once it is known. ValueError
-        on leaving the block where there is no such message, or no room in the value.
+        With `numbers_at` you have message numbers written into the value. It maps an offset in the value to a place
+        among the commit's added messages, from 0. When the message's number is known, it is written at the offset as 8
+        bytes, least significant first. If there is no such message, or no room in the value, leaving the block raises
+        ValueError.
         """
         given = NewValue(self._encode.value(value), _numbers_at(numbers_at))
         self._open.values.append((self._encode.key(key), given))
@@ -288,6 +297,6 @@ class CommitBlock:
             self.numbers = self._write(self.operations)
 
     def ended(self) -> Operations:
-        """Return what was gathered; from now on nothing more is. For the layers of the engine itself."""
+        """Return what was gathered. From now on the block gathers no more. For the layers of the engine itself."""
         self._has_ended = True
         return self.operations

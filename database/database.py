@@ -89,7 +89,7 @@ REMOVAL_ATTEMPTS_MAX = 100
 
 
 class MessageDatabase:
-    """A durable store of messages and keyed state in one directory. Made by `open`.
+    """A durable store of messages and keyed state in one directory. You make it with `open`.
 
     with MessageDatabase.open("spool") as db:
         number = db.add("orders", b"...")  # durable on return
@@ -161,15 +161,18 @@ class MessageDatabase:
         progress: Progress = no_progress,
         **named: Unpack[NamedOptions],
     ) -> "MessageDatabase":
-        """Recover the directory and open it; `named` are options, sizes also as "25M", durations as "30m".
+        """Recover the directory and open it.
 
-        DatabaseLocked when another opening has it, NotADatabase among other files (unless `create`), RecoveryRefused,
-        NotThisDatabase, NewerFormat, DiskError; ValueError and TypeError for an argument or option that cannot be.
-        The directory is made when missing.
+        `named` are options. You may write sizes as "25M" and durations as "30m". The call makes the directory when it
+        is missing.
 
-        An open database takes twice `max_data_file_size` and a little more of the disk from its first commit on
-        (52 MB by default), since space is made ready ahead of commits. After a crash the numbers of messages go on
-        2^31 higher, so that none is given twice: keep them in 8 bytes.
+        It raises DatabaseLocked when another opening has the directory. It raises NotADatabase when the directory holds
+        other files (unless `create`). RecoveryRefused, NotThisDatabase, NewerFormat and DiskError are possible too. It
+        raises ValueError or TypeError for an argument or option that is not valid.
+
+        The database makes space ready ahead of commits. So from its first commit on an open database takes twice
+        `max_data_file_size` and a little more of the disk (52 MB by default). After a crash the message numbers go on
+        2^31 higher, so that no number is given twice. Keep numbers in 8 bytes.
         """
         chosen = Options.chosen(options, named)
         if not callable(progress):
@@ -211,9 +214,10 @@ class MessageDatabase:
         self.close()
 
     def close(self) -> None:
-        """Seal the last file and let go of the directory. After a failed commit only let go. Idempotent.
+        """Seal the last file and let go of the directory. Idempotent.
 
-        DiskError where it cannot be sealed: it is closed all the same, and nothing that was acknowledged is lost.
+        After a failed commit the call only lets go. It raises DiskError when it cannot seal the file. The database is
+        closed all the same, and nothing that was acknowledged is lost.
         """
         with self._closing:
             if self._has_ended or self._is_ending:
@@ -256,7 +260,7 @@ class MessageDatabase:
     # Writing.
 
     def write(self, draft: AnyDraft) -> None:
-        """Commit a draft; its failure is raised. For the layers of the engine itself."""
+        """Commit a draft, and raise its failure. For the layers of the engine itself."""
         if not self._is_ready:
             self.check_open()
         self.group.commit(draft)
@@ -282,7 +286,7 @@ class MessageDatabase:
 
     @property
     def is_full(self) -> bool:
-        """Whether additions are refused since the disk is full, as far as that was seen. For the layers above."""
+        """Whether the database refuses additions since the disk is full, as far as it knows. For the layers above."""
         return self._journal.is_full
 
     @property
@@ -291,10 +295,12 @@ class MessageDatabase:
         return (self.is_full or self._is_room_wanted) and self.group.acknowledged != self._looked_for_room
 
     def reclaim(self, patience_seconds: float = 0.0) -> bool:
-        """Let go of what nothing needs, and of what little keeps; say whether there was any.
+        """Let go of data files that hold nothing needed, or only a little. Return whether there were any.
 
-        For the layers above, on the way of a caller: it takes no longer than a moment, and waits so long at most for
-        another clean-up that is at it. `want_room` is for what takes longer.
+        For the layers above.
+
+        You can call it while a caller waits: it takes no longer than a moment. If another clean-up is running, the call
+        waits for it no longer than that. `want_room` is for what takes longer.
         """
         self.check_open()
         report = self._cleanup.run_soon(patience_seconds)
@@ -306,7 +312,7 @@ class MessageDatabase:
         return self._cleanup.is_cramped
 
     def want_room(self) -> None:
-        """Have clean-up with compaction done, soon and at most once in some seconds. For the layers above."""
+        """Ask for a clean-up with compaction. It runs soon, at most once in some seconds. For the layers above."""
         self.check_open()
         self._is_room_wanted = True
 
@@ -335,10 +341,12 @@ class MessageDatabase:
         properties: Mapping[str, str] | None = None,
         producer_id: str | None = None,
     ) -> int:
-        """Add a message; return its number, durable. A repeated producer identifier returns the first's number.
+        """Add a message, and return its number. The message is durable on return.
 
-        That message may have been delivered since. Numbers ascend, take 8 bytes, and leave out 2^31 after a crash.
-        InvalidName, LimitExceeded, DuplicateConflict, DiskFull, OutcomeUnknown, TypeError.
+        If you repeat a producer identifier, you get the number of the first message. That message may have been
+        delivered since. Numbers ascend and take 8 bytes. After a crash they leave out 2^31 numbers.
+
+        Raises InvalidName, LimitExceeded, DuplicateConflict, DiskFull, OutcomeUnknown and TypeError.
         """
         if properties is None and producer_id is None:
             plain = self._encode.one_add(queue, payload)
@@ -356,11 +364,15 @@ class MessageDatabase:
         properties: Iterable[Mapping[str, str] | None] | None = None,
         producer_id: str | None = None,
     ) -> range:
-        """Add all that an iterable gives in one commit; return the numbers. One producer identifier covers them all.
+        """Add all that an iterable gives in one commit, and return the numbers.
 
-        The payloads, and as many properties where there are any, are consumed before anything is written. An empty
-        iterable writes nothing. Raises what `add` raises, ValueError where the properties are more or fewer, and
-        what the iterables raise.
+        One producer identifier covers them all.
+
+        The call consumes the payloads before it writes anything. If you give properties, it consumes those too, and
+        there must be as many. It writes nothing for an empty iterable.
+
+        It raises what `add` raises, and what the iterables raise. It raises ValueError when there are more or fewer
+        properties than payloads.
         """
         draft = self.drafting.add_many(queue, payloads, properties, producer_id)
         if draft is None:
@@ -369,7 +381,7 @@ class MessageDatabase:
         return number_range(draft)
 
     def commit(self, *, producer_id: str | None = None) -> CommitBlock:
-        """Return a block that gathers operations and commits them as a whole when it is left."""
+        """Return a block that gathers operations. When you leave the block, it commits them as a whole."""
         return self.drafting.block(self._write_operations, producer_id)
 
     def _write_operations(self, operations: Operations) -> range:
@@ -378,23 +390,28 @@ class MessageDatabase:
         return number_range(draft)
 
     def deliver(self, number: Number) -> bool:
-        """Note that a consumer has acknowledged the message, named by its number or itself; durable.
+        """Note that a consumer has acknowledged a message. You name it by its number, or pass the message.
 
-        False when it was not undelivered, and nothing is written. (In a commit block that is NotUndelivered: the
-        block's other operations must not be written without this one.)
+        Durable on return.
+
+        Returns False when the message was not undelivered. Then nothing is written. (A commit block raises
+        NotUndelivered instead, because it must not write its other operations without this one.)
         """
         return bool(self._remove(Operation.DELIVER, (message_number(number),)))
 
     def delete(self, number: Number) -> bool:
-        """Remove the message undelivered, named by its number or itself; False when it was not undelivered."""
+        """Remove an undelivered message, named by its number or passed itself.
+
+        Returns False when it was not undelivered.
+        """
         return bool(self._remove(Operation.DELETE, (message_number(number),)))
 
     def deliver_many(self, numbers: Iterable[Number]) -> int:
-        """Deliver messages in one commit; return how many of them were undelivered."""
+        """Deliver messages in one commit, and return how many of them were undelivered."""
         return self._remove(Operation.DELIVER, message_numbers(numbers))
 
     def delete_many(self, numbers: Iterable[Number]) -> int:
-        """Delete messages in one commit; return how many of them were undelivered."""
+        """Delete messages in one commit, and return how many of them were undelivered."""
         return self._remove(Operation.DELETE, message_numbers(numbers))
 
     def _remove(self, kind: Operation, numbers: Sequence[int]) -> int:
@@ -411,12 +428,12 @@ class MessageDatabase:
         raise contended()
 
     def put(self, key: str, value: Payload) -> None:
-        """Set a key to a value, durable on return."""
+        """Set a key to a value. The value is durable on return."""
         with self.commit() as block:
             block.put(key, value)
 
     def drop(self, key: str) -> bool:
-        """Remove a key; False when it was not there."""
+        """Remove a key. Returns False when the key was not there."""
         self.check_open()
         if not self.drafting.has_key(key):
             return False
@@ -438,42 +455,48 @@ class MessageDatabase:
         return self._ledger
 
     def read(self, number: Number) -> Message:
-        """Return an undelivered message; NoSuchMessage, MessageDamaged."""
+        """Return an undelivered message. Raises NoSuchMessage and MessageDamaged."""
         known = message_number(number)
         return read_known(self._files, known, lambda: queries.find(self._readable, known))
 
     def get(self, key: str) -> bytes | None:
-        """Return the latest value of a key, None when it is not there; MessageDamaged when it is lost."""
+        """Return the latest value of a key, or None when there is no such key.
+
+        Raises MessageDamaged when the value is lost.
+        """
         return queries.get(self._readable, self._files, self._encode.key(key))
 
     def keys(self, prefix: str = "") -> Iterator[str]:
-        """Yield the keys that begin with the prefix, in order, as they were when asked."""
+        """Yield the keys that begin with the prefix, in order, as they were at the time of the call."""
         return queries.keys(self._readable, encodable_text(prefix, "prefix"))
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
-        """Yield the undelivered messages of a queue, or of all, in order, as they were when asked.
+        """Yield the undelivered messages of a queue, or of all queues, in order, as they were at the time of the call.
 
-        Reserves nothing. What cannot be read any more is logged and passed over, what is held back is too.
+        The call reserves nothing. It logs and skips messages that it cannot read any more. It also skips messages that
+        are held back.
         """
         return queries.undelivered(self._readable, self._files, asked_queue(queue))
 
     def undelivered_count(self, queue: str | None = None) -> int:
-        """Return how many messages of a queue, or of all, are undelivered."""
+        """Return how many messages of a queue, or of all queues, are undelivered."""
         return queries.undelivered_count(self._readable, asked_queue(queue))
 
     def numbers(self, queue: str | None = None) -> Iterator[int]:
-        """Yield the numbers of the undelivered messages of a queue, or of all, in order."""
+        """Yield the numbers of the undelivered messages of a queue, or of all queues, in order."""
         return queries.numbers(self._readable, asked_queue(queue))
 
     def queues(self) -> dict[str, int]:
-        """Return how many messages are undelivered in every queue that has any."""
+        """Return how many messages are undelivered in each queue that has any."""
         return queries.queues(self._readable)
 
     def take(self, queue: str) -> Message | None:
-        """Hand the queue's next message to this caller only, until it is released or removed; None for none.
+        """Hand the queue's next message to you only, until you release or remove it. Returns None when there is none.
 
-        An exception that leaves the call, an interrupt included, gives the message back. What cannot be read is
-        logged, and passed over until the database is opened again. InvalidName, TypeError, DiskError.
+        If an exception leaves the call, an interrupt included, the database takes the message back. If it cannot read a
+        message, it logs that, and skips the message until you open the database again.
+
+        Raises InvalidName, TypeError and DiskError.
         """
         if type(queue) is not str:
             queue = plain_text(queue, "queue")
@@ -495,27 +518,33 @@ class MessageDatabase:
             raise
 
     def give_back(self, message: Message) -> None:
-        """Put back what was handed out to nobody. For the layers of the engine itself; from any thread."""
+        """Put back a message that nobody received. You may call it from any thread.
+
+        For the layers of the engine itself.
+        """
         self._consumers.given_back.append(message.number)
 
     def release(self, number: Number) -> bool:
-        """Give back a message that was taken; False when it was not."""
+        """Give back a message that you took. Returns False when it was not taken."""
         known = message_number(number)
         with self._readable.lock:
             return self._consumers.release(known)
 
     def held(self, queue: str | None = None) -> Iterator[Message]:
-        """Yield the undelivered messages that are held back: they may have been delivered already."""
+        """Yield the undelivered messages that are held back. They may have been delivered already."""
         return queries.undelivered(self._readable, self._files, asked_queue(queue), held=True)
 
     def unhold(self, numbers: Iterable[Number] | None = None) -> int:
-        """Hold these messages no longer, or none at all; return how many undelivered ones that were, durable."""
+        """Stop holding these messages, or all of them. Return how many undelivered messages that were.
+
+        Durable on return.
+        """
         known = None if numbers is None else message_numbers(numbers)
         self.check_open()
         return self._holds.let_go(known)
 
     def discard_held(self, numbers: Iterable[Number]) -> int:
-        """Deliver those of the messages that are held back: a consumer has them; return how many, durable."""
+        """Deliver those of these messages that are held back, because a consumer has them. Return how many, durable."""
         known = message_numbers(numbers)
         self.check_open()
         return sum(self.deliver_many(part) for part in self._holds.held_among(known))
@@ -523,12 +552,14 @@ class MessageDatabase:
     # Looking after it.
 
     def cleanup(self, *, compact: bool = False, dry_run: bool = False) -> CleanupReport:
-        """Let go of data files that hold nothing needed; with `compact` move the little that old ones do hold.
+        """Let go of data files that hold nothing needed.
 
-        What is small, and alone keeps old files, is moved without `compact` too: at most 1 MiB, and 1/16 of what goes.
-        None of it is where `compact_share` is 0 and the disk has room, after damage, or while messages are held back.
-        Where the retention directory has no room the files stay, `stays` of the report says so, and the next clean-up
-        tries again. DiskFull where there is no room to write what is moved, DiskError.
+        With `compact`, also move the little that old files still hold. Without `compact` the call still moves small
+        rests that alone keep old files: at most 1 MiB, and at most 1/16 of what goes. It moves none of it in three
+        cases: `compact_share` is 0 and the disk has room, after damage, and while messages are held back.
+
+        When the retention directory has no room, the files stay. Then `stays` of the report says so, and the next
+        clean-up tries again. The call raises DiskFull when there is no room to write what it moves, and DiskError.
         """
         compact, dry_run = flag(compact, "compact"), flag(dry_run, "dry_run")
         self.check_open()
@@ -546,7 +577,10 @@ class MessageDatabase:
         return stats.explain(self.state())
 
     def state(self) -> queries.DatabaseState:
-        """Return what questions are asked of. For the layers of the engine itself; DatabaseClosed after close."""
+        """Return the state that answers questions. For the layers of the engine itself.
+
+        Raises DatabaseClosed after close.
+        """
         return queries.DatabaseState(
             disk=self._disk,
             directory=self.directory,

@@ -63,7 +63,7 @@ def steady_clock() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a database is opened. Sizes in bytes, times in seconds."""
+    """The options that a database is opened with. Sizes are in bytes, times in seconds."""
 
     max_data_file_size: int = 25 * MIB  # of a sealed file, footer included; 4096 to 16 GiB
     max_message_size: int = 6_144_000  # properties included; at most 1 GiB
@@ -91,7 +91,10 @@ class Options:
 
     @classmethod
     def chosen(cls, options: "Options | None", named: Mapping[str, object]) -> "Options":
-        """Return the options that a database is opened with: those given as a whole, or those named. ValueError."""
+        """Return the options to open a database with. You give them as a whole, or name single ones.
+
+        Raises ValueError.
+        """
         if options is None:
             return cls.of(**named)
         if not isinstance(options, Options):
@@ -103,7 +106,7 @@ class Options:
 
     @classmethod
     def of(cls, **named: object) -> "Options":
-        """Return options from values as people write them; None means the default. ValueError, TypeError."""
+        """Return options from values as people write them. None means the default. Raises ValueError and TypeError."""
         known = {field.name for field in fields(cls)}
         unknown = sorted(set(named) - known)
         if unknown:
@@ -117,7 +120,7 @@ class Options:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], **named: object) -> "Options":
-        """Return options from the seed's names in the environment; what is named here wins. ValueError."""
+        """Return options from the seed's names in the environment. Values that you name here win. Raises ValueError."""
         found: dict[str, object] = {}
         for variable, name in ENVIRONMENT.items():
             text = environ.get(variable)
@@ -168,7 +171,7 @@ class Options:
             raise TypeError(f"retention_directory must be a Path, not {shown(self.retention_directory)}")
 
     def recovery(self, progress: Progress) -> RecoveryOptions:
-        """Return what of it a start goes by."""
+        """Return the part of the options that a start uses."""
         return RecoveryOptions(
             create=self.create,
             aside=self.retention_directory,
@@ -187,7 +190,7 @@ class Options:
         )
 
     def journal(self) -> JournalSettings:
-        """Return what of it the journal goes by."""
+        """Return the part of the options that the journal uses."""
         return JournalSettings(
             random_identity=lambda: self.chance(64),
             clock=self.clock,
@@ -197,7 +200,7 @@ class Options:
         )
 
     def ahead(self) -> int | None:
-        """Return how far the clock is ahead of one that nobody sets, None where there is no such beside it."""
+        """Return how far the clock is ahead of one that nobody sets. None when there is no such clock beside it."""
         steady = self.steady or (steady_clock if self.clock is system_clock else None)
         return None if steady is None else self.clock() - steady()
 

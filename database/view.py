@@ -34,7 +34,7 @@ from oms_journal.recovery.validation import LOOKS_MAX, Progress, examine_directo
 
 
 class DatabaseView:
-    """A picture of a database, to be asked the same questions. Made by `open`; close it.
+    """A picture of a database that you can ask the same questions. You make it with `open`. Close it after use.
 
     with DatabaseView.open("spool") as view:
         for queue, count in view.queues().items():
@@ -52,9 +52,10 @@ class DatabaseView:
     def open(
         cls, directory: str | Path, *, disk: Disk | None = None, progress: Progress = no_progress
     ) -> "DatabaseView":
-        """Read the directory; DiskError when it is missing or cannot be read, NewerFormat, NotThisDatabase.
+        """Read the directory.
 
-        NotADatabase where there is none. RestoreUnfinished where a backup is being restored.
+        Raises DiskError when the directory is missing or cannot be read, and NotADatabase when it holds no database.
+        Raises RestoreUnfinished while a backup is being restored into it. Raises NewerFormat and NotThisDatabase too.
         """
         disk = disk or RealDisk()
         path = directory_of(directory)
@@ -74,19 +75,22 @@ class DatabaseView:
 
     @property
     def owner(self) -> Holder | None:
-        """Who owns the directory, and whether that process still has it open; None when nobody ever did."""
+        """The owner of the directory, and whether that process still has it open. None when nobody ever owned it."""
         try:
             return read_holder(self._disk, self.directory)
         except JournalError:
             return None
 
     def read(self, number: Number) -> Message:
-        """Return an undelivered message; NoSuchMessage, MessageDamaged."""
+        """Return an undelivered message. Raises NoSuchMessage and MessageDamaged."""
         known = message_number(number)
         return read_known(self._files, known, lambda: self._find(known))
 
     def get(self, key: str) -> bytes | None:
-        """Return the value of a key, None when it is not there; MessageDamaged when it is lost."""
+        """Return the value of a key, or None when there is no such key.
+
+        Raises MessageDamaged when the value is lost.
+        """
         name = encode_name(plain_text(key, "key"), "key")
         for _ in range(LOOKS_MAX):
             try:
@@ -118,15 +122,15 @@ class DatabaseView:
         return queries.keys(self._ledger, encodable_text(prefix, "prefix"))
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
-        """Yield the undelivered messages of a queue, or of all, in order."""
+        """Yield the undelivered messages of a queue, or of all queues, in order."""
         return queries.undelivered(self._ledger, self._files, asked_queue(queue), self._find)
 
     def held(self, queue: str | None = None) -> Iterator[Message]:
-        """Yield the undelivered messages that are held back: they may have been delivered already."""
+        """Yield the undelivered messages that are held back. They may have been delivered already."""
         return queries.undelivered(self._ledger, self._files, asked_queue(queue), self._find, held=True)
 
     def held_numbers(self, queue: str | None = None) -> Iterator[int]:
-        """Yield the numbers of the messages that `held` yields, and of those that cannot be read any more."""
+        """Yield the numbers of the messages that `held` yields, and of held messages that cannot be read any more."""
         return queries.numbers(self._ledger, asked_queue(queue), held=True)
 
     def is_held(self, number: Number) -> bool:
@@ -134,18 +138,18 @@ class DatabaseView:
         return queries.is_held(self._ledger, message_number(number))
 
     def held_count(self, queue: str | None = None) -> int:
-        """Return how many undelivered messages of a queue, or of all, are held back."""
+        """Return how many undelivered messages of a queue, or of all queues, are held back."""
         return queries.held_count(self._ledger, asked_queue(queue))
 
     def undelivered_count(self, queue: str | None = None) -> int:
         return queries.undelivered_count(self._ledger, asked_queue(queue))
 
     def numbers(self, queue: str | None = None) -> Iterator[int]:
-        """Yield the numbers of the undelivered messages of a queue, or of all, in order."""
+        """Yield the numbers of the undelivered messages of a queue, or of all queues, in order."""
         return queries.numbers(self._ledger, asked_queue(queue))
 
     def queues(self) -> dict[str, int]:
-        """Return how many messages are undelivered in every queue that has any."""
+        """Return how many messages are undelivered in each queue that has any."""
         return {name: count for name, (count, _) in self._ledger.index.table.queues.used().items()}
 
     def stats(self) -> Stats:

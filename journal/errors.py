@@ -43,11 +43,11 @@ from oms_journal.journal.disk import whose
 
 
 class JournalError(Exception):
-    """The root of the tree; never raised itself."""
+    """The root of the tree of errors. It is never raised itself."""
 
 
 class DiskError(JournalError):
-    """The operating system refused something."""
+    """The operating system refused an operation."""
 
     def __init__(self, path: Path, failure: OSError, what: str = "use") -> None:
         refused = whose(failure, path)
@@ -57,7 +57,7 @@ class DiskError(JournalError):
 
 
 class DiskFull(DiskError):
-    """There is no room. Where messages are refused, deliveries and deletions still work, and make room."""
+    """There is no room. While additions are refused, you can still deliver and delete, and that makes room."""
 
     def __init__(self, path: Path, failure: OSError, what: str = "use", advice: str = "") -> None:
         super().__init__(path, failure, what)
@@ -76,11 +76,11 @@ class FormatError(JournalError):
 
 
 class NewerFormat(FormatError):
-    """The file says that it is of a newer version of the format; this program must not touch it, or its neighbours."""
+    """The file has a newer version of the format. This program must not touch it, or the files beside it."""
 
 
 class NotADatabase(JournalError):
-    """The directory holds no message database. `beside` is what else it holds, where a new one was to be begun."""
+    """The directory holds no message database. If you wanted a new one there, `beside` names what else it holds."""
 
     def __init__(self, directory: Path, *, beside: str = "") -> None:
         text = f"{directory} holds no message database"
@@ -96,7 +96,7 @@ class NotThisDatabase(JournalError):
 
 
 class IsBackup(JournalError):
-    """The directory is a backup. What was delivered since would be delivered again by whoever opened it for writing."""
+    """The directory is a backup. If you opened it for writing, it would deliver again what was delivered since."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(f"{directory} is a backup: `oms restore` makes a database from it; nothing was changed")
@@ -104,11 +104,11 @@ class IsBackup(JournalError):
 
 
 class NotThisBackup(JournalError):
-    """The directory is not empty and no backup of this database, or not apart from it. Nothing was changed."""
+    """The directory is not empty, and is no backup of this database, or not apart from it. Nothing was changed."""
 
 
 class BehindItsBackup(JournalError):
-    """The database lacks commits that its backup has: an old copy was put back, perhaps. Nothing was changed."""
+    """The database lacks commits that its backup has. Perhaps somebody put back an old copy. Nothing was changed."""
 
     def __init__(self, database: Path, backup: Path, commit: int, sequence: int) -> None:
         super().__init__(
@@ -120,7 +120,7 @@ class BehindItsBackup(JournalError):
 
 
 class NotReadBack(JournalError):
-    """What was written to the backup does not read back as it was written. The backup before is as it was."""
+    """The backup does not read back as it was written. The previous backup is as it was."""
 
 
 class NothingToBackUp(JournalError):
@@ -128,11 +128,11 @@ class NothingToBackUp(JournalError):
 
 
 class RestoreRefused(JournalError):
-    """What was to be restored is no finished backup, or the place for it is not empty. Nothing was changed."""
+    """The source is no finished backup, or the target is not empty. Nothing was changed."""
 
 
 class RestoreUnfinished(JournalError):
-    """A backup was being restored into the directory, and only a part of it may be there."""
+    """A restore of a backup into the directory was begun. Perhaps only a part of the backup is there."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(f"{directory} holds an unfinished restore: run `oms restore` again; nothing was changed")
@@ -161,11 +161,11 @@ class ManifestDamaged(JournalError):
 
 
 class RecoveryRefused(JournalError):
-    """Damage was found, and the policy `refuse` says to change nothing."""
+    """Recovery found damage, and the policy `refuse` says to change nothing."""
 
 
 class DatabaseLocked(JournalError):
-    """Another opening owns the directory. `pid` is 0 while it has not said yet who it is."""
+    """Another opening owns the directory. `pid` is 0 until the owner has said who it is."""
 
     def __init__(self, path: Path, *, pid: int, host: str) -> None:
         by = f"is in use by process {pid} on {host or 'an unknown host'}"
@@ -177,41 +177,44 @@ class DatabaseLocked(JournalError):
 
 
 class TakenOver(JournalError):
-    """Another opening owns the directory by now. Nothing of this one is acknowledged any more, and nothing counts."""
+    """Another opening owns the directory by now. This one acknowledges nothing any more, and nothing of it counts."""
 
     def __init__(self) -> None:
         super().__init__("another process has taken over the directory")
 
 
 class DirectoryGone(JournalError):
-    """The directory was removed, renamed or replaced while it was open. Nothing is acknowledged here any more."""
+    """The directory was removed, renamed or replaced while it was open. This opening acknowledges nothing any more."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(f"{directory} was removed, renamed or replaced while it was open")
 
 
 class CannotContinue(JournalError):
-    """The directory is not as this process left it, so what it remembers of it may be wrong. Nothing was changed."""
+    """The directory is not as this process left it, so its memory of it may be wrong. Nothing was changed."""
 
 
 class DatabaseClosed(JournalError):
-    """The database was used after close(), before `async with`, or in the child of a fork."""
+    """You used the database after close(), before `async with`, or in the child of a fork."""
 
 
 class CommitFailed(JournalError):
-    """A commit that is not acknowledged. Nothing later is accepted: close, and open again."""
+    """A commit was not acknowledged. The database accepts nothing later. Close it, and open it again."""
 
 
 class OutcomeUnknown(CommitFailed):
-    """The commit's write or sync failed. After reopening it is there as a whole, or not at all."""
+    """The write or the sync of the commit failed.
+
+    After you open again, the commit is there as a whole, or not at all.
+    """
 
 
 class NotAttempted(CommitFailed):
-    """The commit was never written, since an earlier one failed."""
+    """The commit was never written, because an earlier one failed."""
 
 
 class LimitExceeded(JournalError):
-    """Something is longer or more than a documented limit. Nothing was written."""
+    """A value or a number is above a documented limit. Nothing was written."""
 
 
 class InvalidName(JournalError, ValueError):
@@ -223,13 +226,16 @@ class DuplicateConflict(JournalError):
 
 
 class OutsideBlock(JournalError):
-    """A commit block was used before it was entered or after it was left, or entered again. Nothing was added to it."""
+    """You used a commit block before you entered it, or after you left it, or entered it again.
+
+    Nothing was added to it.
+    """
 
 
 class UnreadableCommit(JournalError):
-    """The engine made a commit that it could not read again. This commit was not written; others go on.
+    """The engine made a commit that it could not read again. It did not write this commit. Other commits go on.
 
-    It is a mistake of the engine's, never of the caller's.
+    The mistake is the engine's, never yours.
     """
 
     def __init__(self, reason: str) -> None:
@@ -241,7 +247,7 @@ class UnreadableCommit(JournalError):
 
 
 class Contention(JournalError):
-    """Others remove the same messages all the time. Nothing was written: try again."""
+    """Others remove the same messages all the time. Nothing was written. Try again."""
 
 
 class NotUndelivered(JournalError):
@@ -264,7 +270,7 @@ class NoSuchMessage(JournalError, KeyError):
 
 
 class MessageDamaged(JournalError):
-    """The bytes of one message, or with number 0 of a key's value, no longer match their checksum."""
+    """The bytes of one message no longer match their checksum. Number 0 stands for the value of a key."""
 
     def __init__(self, number: int, path: Path, offset: int, reason: str) -> None:
         which = f"message {number} in " if number else ""

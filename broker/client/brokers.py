@@ -75,7 +75,7 @@ def _failed(ask: Ask, failure: httpx.TransportError) -> AskOutcome:
 
 
 class RemoteBroker:
-    """A broker elsewhere, for threads."""
+    """A broker elsewhere, for the threads of this process."""
 
     def __init__(self, url: str, options: RemoteOptions | None = None) -> None:
         self.options = options or RemoteOptions()
@@ -97,11 +97,11 @@ class RemoteBroker:
         return self._line.url
 
     def call(self, request: Request, *, caller: Physical) -> Answered:
-        """Carry out one call, as Broker.call. A broker that is not there is an answer too: 02150148, 02150373."""
+        """Carry out one call, as Broker.call. When no broker is there, the answer says so: 02150148 or 02150373."""
         return not_active(CLOSED) if self._client.is_closed else self._called(with_enums(request), caller)
 
     def post(self, request: Request, *, caller: Physical) -> None:
-        """Take back at once what the caller was answered last, which this request is for."""
+        """Take back at once what the caller was answered last. This request is for that."""
         self._line.post(with_enums(request), caller)
         self._take_back(caller)
 
@@ -110,16 +110,16 @@ class RemoteBroker:
         return next(self._callers)
 
     def gone(self, caller: Physical) -> None:
-        """Note that a caller will not come back, as Broker.gone; a server that does not hear it finds out by time."""
+        """Note that a caller will not come back, as Broker.gone. A server that does not hear it finds out by time."""
         if not self._client.is_closed:
             self._driven(self._line.leaving(caller))
 
     def session(self, user: str, token: str = "", **fields: str) -> Session:
-        """Return a session of a user, as Broker.session; `password` is how a server with users knows the user."""
+        """Return a session of a user, as Broker.session. A server with users knows the user by `password`."""
         return Session(self, user, token, fields)
 
     def close(self) -> None:
-        """Let go of all connections; sessions that were not logged off end by time. Idempotent."""
+        """Let go of all connections. Sessions that did not log off end by time. Idempotent."""
         with uninterrupted():
             self._client.close()
 
@@ -190,7 +190,7 @@ class AsyncRemoteBroker:
         return await self._called(with_enums(request), caller)
 
     def post(self, request: Request, *, caller: Physical) -> None:
-        """Take back at once what the caller was answered last, which this request is for. Not awaited."""
+        """Take back at once what the caller was answered last. This request is for that. Not awaited."""
         self._line.post(with_enums(request), caller)
         self._take_back(caller)
 
@@ -199,11 +199,14 @@ class AsyncRemoteBroker:
         return next(self._callers)
 
     def gone(self, caller: Physical) -> None:
-        """Note that a caller will not come back. Not awaited: it is said before the next call, or by `close`."""
+        """Note that a caller will not come back.
+
+        Not awaited: the broker hears it before the next call, or from `close`.
+        """
         self._unsaid.append(caller)
 
     def session(self, user: str, token: str = "", **fields: str) -> AsyncSession:
-        """Return a session of a user, as RemoteBroker.session; it logs on with `async with`."""
+        """Return a session of a user, as RemoteBroker.session. It logs on when you enter it with `async with`."""
         return AsyncSession(self, user, token, fields)
 
     async def close(self) -> None:

@@ -18,8 +18,10 @@ LOCAL = "local:"
 def connect(where: str, **given: Any) -> "Broker | RemoteBroker":
     """Return the broker on a spool directory, or at http://HOST:PORT or https://HOST:PORT.
 
-    `given` is what `Broker.open` takes, or the options of `RemoteOptions`. A server is not spoken to yet. ValueError
-    for any other address; StartRefused as Broker.open. TypeError.
+    For a spool directory, `given` is what `Broker.open` takes. For a server, it is the options of `RemoteOptions`. The
+    call does not speak to a server yet.
+
+    Raises ValueError for any other address, StartRefused as Broker.open does, and TypeError.
     """
     plain_text(where, "where")
     if where.startswith(LOCAL):
@@ -31,7 +33,7 @@ def connect(where: str, **given: Any) -> "Broker | RemoteBroker":
 
 
 def connect_async(where: str, **given: Any) -> "AsyncBroker | AsyncRemoteBroker":
-    """Return the broker for asyncio, as `connect`; it is begun by `async with`."""
+    """Return the broker for asyncio, as `connect`. You begin it with `async with`."""
     plain_text(where, "where")
     if where.startswith(LOCAL):
         return AsyncBroker.open(where.removeprefix(LOCAL), **given)

@@ -45,7 +45,10 @@ _ENTERED = "this AsyncBroker was entered already; make another one with AsyncBro
 
 
 class AsyncBroker:
-    """A broker in this process, for the tasks of one event loop. Made by `open`, begun by `async with`."""
+    """A broker in this process, for the tasks of one event loop.
+
+    You make it with `open` and begin it with `async with`.
+    """
 
     def __init__(self, wanted: StartOptions, *, tick_seconds: float = TICK_SECONDS) -> None:
         self.attributes = wanted.attributes
@@ -70,7 +73,7 @@ class AsyncBroker:
         tick_seconds: float = TICK_SECONDS,
         **given: Value,
     ) -> "AsyncBroker":
-        """Return a broker that is begun by `async with`; arguments and errors as Broker.open."""
+        """Return a broker that you begin with `async with`. Arguments and errors as Broker.open."""
         found = attributes_of(directory, attributes, given)
         wanted = StartOptions(attributes=found, erase=erase, report=report, open_store=open_store, create=create)
         return cls(wanted, tick_seconds=number_of_seconds(tick_seconds, "tick_seconds"))
@@ -97,13 +100,17 @@ class AsyncBroker:
         await self.close()
 
     async def call(self, request: Request, *, caller: Physical) -> Answered:
-        """Carry out one call, as Broker.call. Cancelled, it leaves nothing half done, and loses no unit of work."""
+        """Carry out one call, as Broker.call.
+
+        If you cancel it, it leaves nothing half done, and loses no unit of work.
+        """
         return await self._looped.call(with_enums(request), caller)
 
     def ask(self, request: Request, *, caller: Physical, then: Callable[[Answered], None]) -> PendingCallback:
-        """Begin a call in this moment, whose answer goes to `then` in a later turn of the loop. Not awaited.
+        """Begin a call now. Its answer goes to `then` in a later turn of the loop. Not awaited.
 
-        Cheaper than `call` for who has many under way: no task waits. `cancel` of what it returns takes the call back.
+        If you have many calls under way, this is cheaper than `call`, because no task waits. To take the call back, use
+        `cancel` of what it returns.
         """
         return self._looped.ask(with_enums(request), caller, then)
 
@@ -116,18 +123,18 @@ class AsyncBroker:
         return next(self._callers)
 
     def gone(self, caller: Physical, *, is_untried: bool = False) -> None:
-        """Note that a caller will not come back, as Broker.gone. Not awaited: what is to be written goes its way.
+        """Note that a caller will not come back, as Broker.gone. Not awaited: the writing goes on by itself.
 
-        `is_untried`: it was sent away, and no attempt counts of what it was receiving.
+        With `is_untried` the caller was sent away, and the attempt does not count for what it was receiving.
         """
         self._looped.give(Gone(caller, is_untried))
 
     async def settled(self, caller: Physical) -> None:
-        """Return once what the caller's cancelled calls had begun is taken back."""
+        """Return once the broker has taken back what the cancelled calls of the caller had begun."""
         await self._looped.settled(caller)
 
     def session(self, user: str, token: str = "", **fields: str) -> AsyncSession:
-        """Return a session of a user, as Broker.session; it logs on with `async with`."""
+        """Return a session of a user, as Broker.session. It logs on when you enter it with `async with`."""
         return AsyncSession(self, user, token, fields)
 
     @property
@@ -147,21 +154,25 @@ class AsyncBroker:
         return unit_status(await self._looped.command(command))
 
     async def administer(self, command: Callable[[int], Command]) -> Reply:
-        """Carry out an operator's command, made with the handle of its answer. BrokerError with what refuses it."""
+        """Carry out an operator's command that was made with the handle of its answer.
+
+        Raises BrokerError with what refuses the command.
+        """
         return checked(await self._looped.command(command)).reply
 
     # Looking.
 
     async def look(self, look: Callable[[World], PageSteps]) -> Page:
-        """Return what a look at the kernel's state finds, made in steps: between two of them others have their turn.
+        """Return what a look at the kernel's state finds.
 
-        `look` is one of `broker/admin`, with its question. BrokerError 02150148 once the broker is closed.
+        The look goes in steps, and between two steps others have their turn. `look` is one of `broker/admin`, with its
+        question. Raises BrokerError 02150148 once the broker is closed.
         """
         return await run_steps_async(look(self._looped.world))
 
     @property
     def store(self) -> PersistentStore | None:
-        """The persistent store, None for PSTORE=NO; for who looks at it."""
+        """The persistent store, or None for PSTORE=NO. It is for those who look at the store."""
         return self._running.store if self._running is not None else None
 
     @property
@@ -178,18 +189,18 @@ class AsyncBroker:
 
     @property
     def is_store_connected(self) -> bool:
-        """Whether the persistent store can be written, as far as is known; False for PSTORE=NO."""
+        """Whether the broker can write the persistent store, as far as it knows. False for PSTORE=NO."""
         return self._running is not None and self._running.is_store_connected
 
     @property
     def is_store_lost(self) -> bool:
-        """Whether a commit has failed, or would: what was acknowledged may not be where it was."""
+        """Whether a commit has failed, or would fail. Then what was acknowledged may not be where it was."""
         store = self._running.store if self._running is not None else None
         return store is not None and store.is_lost
 
     @property
     def is_taken_over(self) -> bool:
-        """Whether another broker has the persistent store by now: it is time to end."""
+        """Whether another broker has the persistent store by now. Then it is time to end."""
         store = self._running.store if self._running is not None else None
         return store is not None and store.is_taken_over
 
@@ -215,12 +226,15 @@ class AsyncBroker:
         self._looped.give(ForbidNew())
 
     def allow_new_uow_messages(self) -> None:
-        """Take them again, as Broker does. Not awaited: what is sent from now on goes behind the making of room."""
+        """Take new persistent units of work and publications again, as Broker does.
+
+        Not awaited: what you send from now on goes behind the making of room.
+        """
         self._looped.check_goes_on()
         self._looped.make_room(before=AllowNew())
 
     async def close(self) -> None:
-        """Close, as Broker.close. Idempotent; once begun it is finished, whoever is cancelled."""
+        """Close, as Broker.close. Idempotent. Once begun, closing ends, whoever is cancelled."""
         if self._running is None or self._tasks is None:
             return
         if self._closing is None:

@@ -48,7 +48,7 @@ from oms_journal.database.database import close_in_children
 
 
 class Broker:
-    """A broker in this process, for its threads. Made by `open`."""
+    """A broker in this process, for its threads. You make it with `open`."""
 
     def __init__(self, running: Runtime, *, tick_seconds: float = TICK_SECONDS) -> None:
         self.attributes = running.attributes
@@ -76,12 +76,14 @@ class Broker:
     ) -> "Broker":
         """Begin the persistent store, restore what it holds, and return the broker.
 
-        `directory` is where the store lies; `attributes` is an attribute file, or one that was read; `given` are
-        single values by keyword, `pstore="COLD"`. `erase` confirms a cold start of a store that holds something, by
-        the broker id whose data it is. `report` is the file of the PSTORE report where PSTORE-REPORT=YES. `create`
-        begins a new store also in a directory that holds files of somebody else.
+        `directory` is where the store lies. `attributes` is an attribute file, or one that you have read. `given` are
+        single attributes by keyword, as `pstore="COLD"`. `report` is the file of the PSTORE report, where
+        PSTORE-REPORT=YES.
 
-        StartRefused with its code when the store cannot be begun as PSTORE says: nothing was changed then.
+        A cold start erases the store. If the store holds something, confirm that with `erase`: the id of the broker
+        whose data it is. With `create` a new store begins also in a directory that holds files of somebody else.
+
+        Raises StartRefused with its code when the store cannot begin as PSTORE says. Then nothing was changed. Raises
         AttributesInvalid. (EntireX 8.0, Concepts of Persistent Messaging, "Persistent Store".)
         """
         found, seconds = attributes_of(directory, attributes, given), number_of_seconds(tick_seconds, "tick_seconds")
@@ -99,16 +101,18 @@ class Broker:
     # Calls.
 
     def call(self, request: Request, *, caller: Physical) -> Answered:
-        """Carry out one call and return its answer; with WAIT it takes as long as that says.
+        """Carry out one call and return its answer. With WAIT it takes as long as that says.
 
-        `caller` tells live participants apart, as their connections do: a number from `new_caller`. What the broker
-        refuses is an answer with its code, never an exception. From any thread; interrupted by a signal's exception
-        it leaves nothing half done, and a message that nobody got to see is given back.
+        `caller` is a number from `new_caller`. It tells live participants apart, as their connections do. If the broker
+        refuses the call, the answer has the code. The broker raises no exception for that.
+
+        You may call from any thread. If the exception of a signal interrupts the call, it leaves nothing half done. It
+        gives back a message that nobody got to see.
         """
         return self._threads.call(with_enums(request), caller)
 
     def post(self, request: Request, *, caller: Physical) -> None:
-        """Carry out one call whose answer nobody waits for; no handler of a signal ends it in its middle."""
+        """Carry out one call whose answer nobody waits for. No handler of a signal ends it in its middle."""
         self._threads.post(with_enums(request), caller)
 
     def new_caller(self) -> Physical:
@@ -116,37 +120,48 @@ class Broker:
         return next(self._callers)
 
     def gone(self, caller: Physical) -> None:
-        """Note that a caller will not come back: what it was sending or receiving is taken back."""
+        """Note that a caller will not come back. The broker takes back what the caller was sending or receiving."""
         self._threads.give(Gone(caller))
 
     def session(self, user: str, token: str = "", **fields: str) -> Session:
-        """Return a session of a user, which logs on when it is entered.
+        """Return a session of a user. It logs on when you enter it.
 
-        USER-ID and TOKEN are whose the units of work and conversations are, over restarts too; a session of the same
-        user and token takes this one's place. All sessions of a user without a token have the same ones: each can
-        commit, cancel and end what another one has begun, and `last` and `recover` tell of the last one of any. Give
-        each program, and each thread that has a session, a token of its own where that is not meant (EntireX, Using
-        Persistence and Units of Work). `fields` are fields of the control block that every call of the session has,
-        as `password`.
+        USER-ID and TOKEN own the units of work and conversations, over restarts too. A session with the same user and
+        token takes the place of this one. All sessions of a user without a token share what they own: each can commit,
+        cancel and end what another one has begun, and `last` and `recover` tell of the last one of any session. If you
+        do not want that, give each program, and each thread with a session, a token of its own (EntireX, Using
+        Persistence and Units of Work).
+
+        `fields` are fields of the control block that every call of the session has, as `password`.
         """
         return Session(self, user, token, fields)
 
     def purge(self, uowid: str) -> UnitStatus:
-        """Remove a unit of work and its status, whosever it is: PURGE. Return its last status; BrokerError 00780305."""
+        """Remove a unit of work and its status, whoever owns it: PURGE.
+
+        Returns its last status. Raises BrokerError 00780305.
+        """
         return unit_status(self._threads.command(purge_of(uowid)))
 
     def set_uow_status(self, uowid: str, status: Status) -> UnitStatus:
-        """Move a unit of work that waits or is put off to ACCEPTED or CANCELLED, SET-UOW-STATUS. 00780307."""
+        """Move a unit of work that waits or is put off to ACCEPTED or CANCELLED: SET-UOW-STATUS.
+
+        Raises BrokerError 00780307.
+        """
         return unit_status(self._threads.command(set_status_of(uowid, status)))
 
     def administer(self, command: Callable[[int], Command]) -> Reply:
-        """Carry out an operator's command, made with the handle of its answer. BrokerError with what refuses it."""
+        """Carry out an operator's command that was made with the handle of its answer.
+
+        Raises BrokerError with what refuses the command.
+        """
         return checked(self._threads.command(command)).reply
 
     def look(self, look: Callable[[World], PageSteps]) -> Page:
-        """Return what a look at the kernel's state finds, made in steps: between two of them others have their turn.
+        """Return what a look at the kernel's state finds.
 
-        `look` is one of `broker/admin`, with its question. BrokerError 02150148 once the broker is closed.
+        The look goes in steps, and between two steps others have their turn. `look` is one of `broker/admin`, with its
+        question. Raises BrokerError 02150148 once the broker is closed.
         """
         return self._threads.look(look)
 
@@ -154,14 +169,15 @@ class Broker:
 
     @property
     def is_store_connected(self) -> bool:
-        """Whether the persistent store can be written, as far as is known; False for PSTORE=NO."""
+        """Whether the broker can write the persistent store, as far as it knows. False for PSTORE=NO."""
         return self._running.is_store_connected
 
     def connect_pstore(self) -> None:
         """Go on with the store, after `disconnect_pstore` or a failure: CONNECT-PSTORE.
 
-        It holds what was told durable and nothing else. BrokerError 00780388 when it still cannot be written: then
-        everything is as before. (EntireX 8.0, Concepts of Persistent Messaging.)
+        Afterwards the store holds what the broker told to be durable, and nothing else. Raises BrokerError 00780388
+        when the broker still cannot write it. Then everything is as before. (EntireX 8.0, Concepts of Persistent
+        Messaging.)
         """
         store = self._running.persistent_store()
         try:
@@ -172,25 +188,32 @@ class Broker:
     def disconnect_pstore(self) -> None:
         """Go on without the store: DISCONNECT-PSTORE.
 
-        What is on its way to it arrives. Then calls about what is persistent are refused with 00780388 or 00780389,
-        all others go on, and no persistent lifetime ends. No other process gets the store.
+        What is on its way to the store arrives. After that the broker refuses calls about persistent things with
+        00780388 or 00780389. All other calls go on, and no persistent lifetime ends. No other process gets the store.
         """
         self._threads.barrier(self._running.persistent_store().disconnect, before=DISCONNECTED)
 
     def forbid_new_uow_messages(self) -> None:
-        """Take no new persistent units of work and publications, 00370445, so that the store empties."""
+        """Take no new persistent units of work and publications, so that the store empties.
+
+        New ones are refused with 00370445.
+        """
         self._threads.check_goes_on()
         self._threads.give(ForbidNew())
 
     def allow_new_uow_messages(self) -> None:
-        """Take them again, whatever has forbidden them: `forbid_new_uow_messages`, a full disk, MIN-FREE-SPACE.
+        """Take new persistent units of work and publications again.
 
-        The store makes what room it can first: who has drained a full one can fill it again.
+        It does not matter what has forbidden them: `forbid_new_uow_messages`, a full disk, or MIN-FREE-SPACE. The store
+        first makes what room it can. So if you have emptied a full store, you can fill it again.
         """
         self._threads.barrier(self._running.make_room, then=AllowNew())
 
     def close(self) -> None:
-        """Write what is on its way and a checkpoint, refuse what waits with 02150148, and let go. Idempotent."""
+        """Write what is on its way and a checkpoint, and let go of the store. Idempotent.
+
+        The broker refuses calls that wait with 02150148.
+        """
         with self._closing:
             if self._is_closed:
                 return

@@ -80,44 +80,47 @@ class AsyncSettled(ABC):
 
 
 class AsyncSentUnit(OutgoingUnit, AsyncSettled):
-    """A unit of work that is being sent. Nobody sees it before it is committed, and then all of it."""
+    """A unit of work that you are sending. Nobody sees it before you commit it. Then they see all of it."""
 
     def __init__(self, session: AsyncAsking, to: dict[str, Any], terms: dict[str, Any]) -> None:
         super().__init__(session.speaker, to, terms)
         self._session = session
 
     async def send(self, body: bytes, **beside: Unpack[Beside]) -> None:
-        """Add a message. BrokerError 00740347 above MAX-MESSAGES-IN-UOW, 00200218 above the length."""
+        """Add a message. Raises BrokerError 00740347 above MAX-MESSAGES-IN-UOW, 00200218 above the length."""
         await self._session.taken(self._to_send(body, {**beside}), self._sent)
 
     async def commit(self, *, user_status: str = "") -> UnitStatus:
-        """Commit it: durable on return where it is persistent. BrokerError: then it can be tried again."""
+        """Commit the unit of work. If it is persistent, it is durable on return.
+
+        After a BrokerError you can try again.
+        """
         return self._settled(await self._session.ask(self._to_settle(Option.COMMIT, user_status)))
 
     async def commit_and_end(self, *, cancel: bool = False) -> UnitStatus:
-        """Commit it, and end its conversation: EOC, or with `cancel` EOCCANCEL."""
+        """Commit the unit of work and end its conversation: EOC, or EOCCANCEL with `cancel`."""
         option = Option.EOCCANCEL if flag(cancel, "cancel") else Option.EOC
         return self._settled(await self._session.ask(self._to_settle(option)))
 
     async def backout(self) -> UnitStatus:
-        """Drop it."""
+        """Drop the unit of work."""
         return self._settled(await self._session.ask(self._to_settle(Option.BACKOUT)))
 
     async def cancel(self) -> UnitStatus:
-        """Cancel it, once it is committed and while nobody has received it. BrokerError 00780307."""
+        """Cancel the unit of work after its commit and before anybody receives it. Raises BrokerError 00780307."""
         return self._settled(await self._session.ask(self._to_settle(Option.CANCEL)))
 
     async def delete(self) -> UnitStatus:
-        """Delete its persistent status, once it is complete. BrokerError 00780307."""
+        """Delete the persistent status of the unit of work, once it is complete. Raises BrokerError 00780307."""
         return self._settled(await self._session.ask(self._to_settle(Option.DELETE)))
 
     async def query(self) -> UnitStatus:
-        """Return its status. BrokerError 00780305 when it is complete and left none."""
+        """Return the status. Raises BrokerError 00780305 when the unit of work is complete and left no status."""
         return self._heard(await self._session.ask(self._to_settle(Option.QUERY)))
 
 
 class AsyncReceivedUnit(ReceivingUnit, AsyncSettled):
-    """A unit of work that is being received: an iterator over its messages."""
+    """A unit of work that you are receiving. It is an iterator over its messages."""
 
     def __init__(self, session: AsyncAsking, first: Message) -> None:
         super().__init__(session.speaker, session.reading, first)
@@ -134,29 +137,32 @@ class AsyncReceivedUnit(ReceivingUnit, AsyncSettled):
         return kept if kept is not None else await self._session.taken(self._to_go_on(), self._heard)
 
     async def answer(self, body: bytes, **beside: Unpack[Beside]) -> None:
-        """Add a message to an answer in the same conversation, which `commit` commits with it, in one operation."""
+        """Add a message to an answer in the same conversation. `commit` commits both in one operation."""
         self._check_is_open()
         if self._answer is None or not self._answer.is_open:
             self._answer = AsyncSentUnit(self._session, self._speaker.to(None, self.conv_id), {})
         await self._answer.send(body, **beside)
 
     async def commit(self, *, user_status: str = "") -> UnitStatus:
-        """Commit it: it is processed. With an answer both are, or neither, and the answer's status is returned."""
+        """Commit the unit of work: it is processed.
+
+        With an answer the broker commits both, or neither. The call then returns the answer's status.
+        """
         status = self._settled(await self._session.ask(self._to_settle(Option.COMMIT, user_status, self._answer)))
         if self._answer is not None:
             self._answer.is_open = False
         return status
 
     async def backout(self, *, user_status: str = "") -> UnitStatus:
-        """Give it back; an answer is dropped.
+        """Give the unit of work back. The broker drops an answer.
 
-        It is ACCEPTED and comes again: the first time at once, then after a delay. After MAX-DELIVERY-COUNT times it is
-        POSTPONED, or CANCELLED and a dead letter (`redelivery.py`).
+        The unit of work is ACCEPTED and comes again: the first time at once, then after a delay. After
+        MAX-DELIVERY-COUNT times it is POSTPONED, or CANCELLED and a dead letter (`redelivery.py`).
         """
         return await self._give_up(Option.BACKOUT, user_status)
 
     async def cancel(self, *, user_status: str = "") -> UnitStatus:
-        """Complete it as one that nobody will process; an answer is dropped."""
+        """Complete the unit of work as one that nobody will process. The broker drops an answer."""
         return await self._give_up(Option.CANCEL, user_status)
 
     async def _give_up(self, option: Option, user_status: str) -> UnitStatus:
@@ -167,37 +173,37 @@ class AsyncReceivedUnit(ReceivingUnit, AsyncSettled):
         return self._settled(await self._session.ask(self._to_settle(option, user_status, None)))
 
     async def set_user_status(self, user_status: str) -> UnitStatus:
-        """Tell its sender something about it, at most 32 characters."""
+        """Tell the sender something about the unit of work, in at most 32 characters."""
         request = self._speaker.about(Option.SETUSTATUS, self.uowid, ustatus=user_status)
         return unit_status(await self._session.ask(request))
 
     async def query(self) -> UnitStatus:
-        """Return its status: its sender may have changed the user status meanwhile."""
+        """Return the status. The sender may have changed the user status meanwhile."""
         return unit_status(await self._session.ask(self._speaker.about(Option.QUERY, self.uowid)))
 
 
 class AsyncSentPublication(Publishing, AsyncSettled):
-    """A publication that is being sent. Its subscribers get all of it, once it is committed."""
+    """A publication that you are sending. Once you commit it, its subscribers get all of it."""
 
     def __init__(self, session: AsyncAsking, topic: str, user_status: str) -> None:
         super().__init__(session.speaker, topic, user_status)
         self._session = session
 
     async def send(self, body: bytes, **beside: Unpack[Beside]) -> None:
-        """Add a message. BrokerError 00740347 above MAX-MESSAGES-IN-PUBLICATION, 00200218 above the length."""
+        """Add a message. Raises BrokerError 00740347 above MAX-MESSAGES-IN-PUBLICATION, 00200218 above the length."""
         await self._session.taken(self._to_send(body, {**beside}), self._sent)
 
     async def commit(self) -> PublicationStatus:
-        """Commit it: now its subscribers can have it. Durable on return where the topic is stored."""
+        """Commit the publication. Now its subscribers can have it. If the topic is stored, it is durable on return."""
         return self._settled(await self._session.ask(self._to_settle(Option.COMMIT)))
 
     async def backout(self) -> PublicationStatus:
-        """Drop it."""
+        """Drop the publication."""
         return self._settled(await self._session.ask(self._to_settle(Option.BACKOUT)))
 
 
 class AsyncReceivedPublication(ReceivingPublication, AsyncSettled):
-    """A publication that is being received: an iterator over its messages."""
+    """A publication that you are receiving. It is an iterator over its messages."""
 
     def __init__(self, session: AsyncAsking, first: Message) -> None:
         super().__init__(session.speaker, first)
@@ -213,20 +219,26 @@ class AsyncReceivedPublication(ReceivingPublication, AsyncSettled):
         return kept if kept is not None else await self._session.taken(self._to_go_on(), self._heard)
 
     async def acknowledge(self) -> PublicationStatus:
-        """Be done with it: it does not come again, over a restart neither where the subscription is durable."""
+        """Acknowledge the publication. It does not come again.
+
+        If the subscription is durable, that holds over a restart too.
+        """
         return self._settled(await self._session.ask(self._to_settle(Option.COMMIT)))
 
     async def commit(self) -> PublicationStatus:
-        """Acknowledge it."""
+        """Acknowledge the publication."""
         return await self.acknowledge()
 
     async def backout(self) -> PublicationStatus:
-        """Give it back: it is the next that is received, from the second time on after a delay."""
+        """Give the publication back. It is the next that you receive.
+
+        From the second time on it comes after a delay.
+        """
         return self._settled(await self._session.ask(self._to_settle(Option.BACKOUT)))
 
 
 class AsyncSubscription:
-    """What a user has subscribed to: publications that were committed since."""
+    """The subscription of a user: the publications that were committed since the user subscribed."""
 
     def __init__(self, session: AsyncAsking, topic: str, *, is_durable: bool) -> None:
         self.topic = topic
@@ -234,7 +246,7 @@ class AsyncSubscription:
         self._session = session
 
     async def receive(self, *, wait: Wait = None) -> AsyncReceivedPublication | None:
-        """Receive the first message of the next publication; None when there is none, or none came in time.
+        """Receive the first message of the next publication. Returns None when there is none, or none came in time.
 
         None is no context manager: look before `async with`, or go through `publications`.
         """
@@ -256,5 +268,5 @@ class AsyncSubscription:
             yield publication
 
     async def unsubscribe(self) -> None:
-        """End the subscription; what was not received is gone for this user."""
+        """End the subscription. The user loses what was not received."""
         checked(await self._session.ask(self._session.speaker.request(Function.UNSUBSCRIBE, topic=self.topic)))

@@ -64,7 +64,7 @@ class AsyncEntrance(Protocol):
 
 
 class AsyncSession:
-    """A user of the broker, logged on between `async with` and its end. Made by `AsyncBroker.session`."""
+    """A user of the broker, logged on between `async with` and its end. You get it from `AsyncBroker.session`."""
 
     def __init__(self, broker: AsyncEntrance, user: str, token: str, fields: dict[str, Any]) -> None:
         self.user = user
@@ -93,11 +93,14 @@ class AsyncSession:
             raise
 
     async def ask(self, request: Request) -> Answered:
-        """Make any call of the control block as this session; the answer is not looked at."""
+        """Make any call of the control block as this session. The session does not look at the answer."""
         return await self._broker.call(request, caller=self._caller)
 
     async def taken(self, request: Request, made: Callable[[Answered], T]) -> T:
-        """Make a call, and return what is made of its answer; what an exception keeps from the caller is given back."""
+        """Make a call, and return what is made of its answer.
+
+        If an exception keeps the message from the caller, the session gives it back.
+        """
         answered: Answered | None = None
         try:
             answered = await self.ask(request)
@@ -110,21 +113,26 @@ class AsyncSession:
             raise
 
     async def log_on(self) -> None:
-        """LOGON: units of work and topics need it. With a token, it takes the place of another session of both."""
+        """Log on: LOGON. You need it for units of work and topics.
+
+        With a token, the session takes the place of another session of the same user and token.
+        """
         checked(await self.ask(self.speaker.request(Function.LOGON)))
 
     async def log_off(self) -> None:
-        """LOGOFF: what was being sent or received is backed out; what was committed waits."""
+        """Log off: LOGOFF. The broker backs out what you were sending or receiving. What was committed waits."""
         if (await self.ask(self.speaker.request(Function.LOGOFF))).reply.code is not Code.OK:
             self._broker.gone(self._caller)
 
     async def recover(self, conv_id: str = "") -> UnitStatus | None:
-        """Begin anew after a lost connection, and return the last unit of work of the user: SYNCPOINT OPTION=LAST.
+        """Begin anew after a lost connection, and return the user's last unit of work: SYNCPOINT OPTION=LAST.
 
-        What the session was sending or receiving is backed out; services that it served it serves again. After it
-        what was asked before is done or never will be: the UOWID that is returned is the one whose COMMIT was lost,
-        and its status tells; another one, or None, and it was not committed, or has left no status.
-        (EntireX, Using Persistence and Units of Work, "Recovery"; with STATUS-LIFETIME or UWSTATP it is sure.)
+        The broker backs out what the session was sending or receiving. The session serves again the services that it
+        served. After the call, what you asked before is done or never will be.
+
+        Compare the UOWID that you get with the one whose COMMIT was lost. If they are the same, its status tells. If
+        you get another one, or None, it was not committed, or has left no status. (EntireX, Using Persistence and Units
+        of Work, "Recovery". With STATUS-LIFETIME or UWSTATP it is sure.)
         """
         self._broker.gone(self._caller)
         self._caller = self._broker.new_caller()
@@ -139,7 +147,7 @@ class AsyncSession:
     async def send(
         self, service: AnyService | None, body: bytes, *, conv_id: str | None = None, **said: Unpack[Said]
     ) -> UnitStatus:
-        """Send a unit of work of one message, committed: to a new conversation of the service, or into one."""
+        """Send a unit of work of one message, committed, to a new conversation of the service or into one."""
         speaker = self.speaker
         request = speaker.send(Option.COMMIT, speaker.to(service, conv_id), body, term_fields(said))
         return unit_status(await self.ask(request))
@@ -147,44 +155,56 @@ class AsyncSession:
     def unit_of_work(
         self, service: AnyService | None = None, *, conv_id: str | None = None, **terms: Unpack[Terms]
     ) -> AsyncSentUnit:
-        """Return a unit of work to be sent: `with` commits it, an exception backs it out."""
+        """Return a unit of work to send. `async with` commits it. An exception backs it out."""
         return AsyncSentUnit(self, self.speaker.to(service, conv_id), term_fields(terms))
 
     async def query(self, uowid: str) -> UnitStatus:
-        """Return the status of a unit of work that the user has sent. BrokerError 00780305, 00780308."""
+        """Return the status of a unit of work that the user has sent. Raises BrokerError 00780305 and 00780308."""
         return unit_status(await self.ask(self.speaker.about(Option.QUERY, uowid)))
 
     async def last(self, conv_id: str = "") -> UnitStatus | None:
-        """Return the last unit of work that the user has begun, in the conversation or in any; None for none."""
+        """Return the last unit of work that the user has begun, in the conversation or in any.
+
+        Returns None when there is none.
+        """
         return last_status(await self.ask(self.speaker.about(Option.LAST, "", conv_id=conv_id)))
 
     async def set_user_status(self, uowid: str, user_status: str) -> UnitStatus:
-        """Give a unit of work that goes on another user status, at most 32 characters, as sender or receiver."""
+        """As sender or receiver, give a unit of work that goes on another user status, of at most 32 characters."""
         return unit_status(await self.ask(self.speaker.about(Option.SETUSTATUS, uowid, ustatus=user_status)))
 
     async def cancel(self, uowid: str) -> UnitStatus:
-        """Cancel a unit of work of the user's that nobody has received yet. BrokerError 00780307."""
+        """Cancel a unit of work of the user that nobody has received yet. Raises BrokerError 00780307."""
         return unit_status(await self.ask(self.speaker.about(Option.CANCEL, uowid)))
 
     async def delete(self, uowid: str) -> UnitStatus:
-        """Delete the persistent status of a unit of work of the user's that is complete. BrokerError 00780307."""
+        """Delete the persistent status of a unit of work of the user that is complete. Raises BrokerError 00780307."""
         return unit_status(await self.ask(self.speaker.about(Option.DELETE, uowid)))
 
     async def end_conversation(self, conv_id: str, *, cancel: bool = False) -> None:
-        """End a conversation: EOC. What was committed can still be received, then the partner is told."""
+        """End a conversation: EOC. The partner can still receive what was committed.
+
+        Then the broker tells the partner.
+        """
         option = Option.CANCEL if flag(cancel, "cancel") else Option.NONE
         checked(await self.ask(self.speaker.request(Function.EOC, option, conv_id=conv_id)))
 
     # Receiving.
 
     async def register(self, service: AnyService) -> None:
-        """Serve a service from now on. BrokerError 00210043 when the attributes define none of this name."""
+        """Serve a service from now on.
+
+        Raises BrokerError 00210043 when the attributes define no service of this name.
+        """
         named = names(service)  # for good: a list may be another one when the session begins anew
         checked(await self.ask(self.speaker.request(Function.REGISTER, **service_fields(named))))
         self._services[named] = None
 
     async def deregister(self, service: AnyService | None = None, option: Option = Option.NONE) -> None:
-        """Serve it no longer, or none at all; QUIESCE lets conversations end, IMMED backs out what is under way."""
+        """Stop serving a service, or all services. QUIESCE lets conversations end.
+
+        IMMED backs out what is under way.
+        """
         named = None if service is None else names(service)
         fields: dict[str, Any] = {} if named is None else service_fields(named)
         checked(await self.ask(self.speaker.request(Function.DEREGISTER, option, **fields)))
@@ -196,7 +216,7 @@ class AsyncSession:
     async def receive_unit(
         self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY
     ) -> AsyncReceivedUnit | None:
-        """Receive the first message of the next unit of work; None when there is none, or none came in time.
+        """Receive the first message of the next unit of work. Returns None when there is none, or none came in time.
 
         None is no context manager: look before `async with`, or go through `receive_units`.
         """
@@ -226,7 +246,10 @@ class AsyncSession:
     async def send_message(
         self, service: AnyService | None, body: bytes, *, conv_id: str | None = None, **beside: Unpack[Beside]
     ) -> str:
-        """Send a plain message, in a new conversation with a registered service or into one; return its CONV-ID."""
+        """Send a plain message, in a new conversation with a registered service or into a conversation.
+
+        Returns its CONV-ID.
+        """
         return checked(await self.ask(self.speaker.send_message(service, conv_id, body, None, beside))).reply.conv_id
 
     async def request(
@@ -238,13 +261,16 @@ class AsyncSession:
         conv_id: str = NONE,
         **beside: Unpack[Beside],
     ) -> Message:
-        """Send a plain message and return the answer to it; alone, or in a conversation. BrokerError 00740074."""
+        """Send a plain message and return the answer to it, alone or in a conversation. Raises BrokerError 00740074."""
         return message(await self.ask(self.speaker.send_message(service, conv_id, body, wait, beside)))
 
     async def receive_message(
         self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY
     ) -> Message | None:
-        """Receive the next plain message, from where `receive_unit` does; None when there is none. Not given back."""
+        """Receive the next plain message, from where `receive_unit` does. Returns None when there is none.
+
+        You cannot give it back.
+        """
         asked = self.speaker.receive(service, conv_id, wait, which=which, option=Option.MSG)
         while True:
             answered = await self.ask(asked)
@@ -256,11 +282,11 @@ class AsyncSession:
     async def publish(
         self, topic: str, body: bytes, *, user_status: str = "", **beside: Unpack[Beside]
     ) -> PublicationStatus:
-        """Publish one message, committed. Nobody subscribes: it is accepted, and gone."""
+        """Publish one message, committed. When nobody subscribes, the broker accepts it, and it is gone."""
         return publication_status(await self.ask(self.speaker.publish(topic, body, user_status, beside)))
 
     def publication(self, topic: str, *, user_status: str = "") -> AsyncSentPublication:
-        """Return a publication of several messages to be sent: `with` commits it, an exception backs it out."""
+        """Return a publication of several messages to send. `async with` commits it. An exception backs it out."""
         return AsyncSentPublication(self, topic, user_status)
 
     async def subscribe(self, topic: str, *, durable: bool = False) -> AsyncSubscription:
@@ -270,9 +296,12 @@ class AsyncSession:
         return AsyncSubscription(self, topic, is_durable=durable)
 
     async def query_publication(self, publication_id: str) -> PublicationStatus:
-        """Return the status of a publication of the user's."""
+        """Return the status of a publication of the user."""
         return publication_status(await self.ask(self.speaker.about_publication(Option.QUERY, publication_id)))
 
     async def last_publication(self, topic: str = "") -> PublicationStatus | None:
-        """Return the last publication that the user has begun, in the topic or in any; None for none."""
+        """Return the last publication that the user has begun, in the topic or in any.
+
+        Returns None when there is none.
+        """
         return last_publication(await self.ask(self.speaker.about_publication(Option.LAST, "", topic=topic)))

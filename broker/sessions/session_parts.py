@@ -84,44 +84,47 @@ class Settled(ABC):
 
 
 class SentUnit(OutgoingUnit, Settled):
-    """A unit of work that is being sent. Nobody sees it before it is committed, and then all of it."""
+    """A unit of work that you are sending. Nobody sees it before you commit it. Then they see all of it."""
 
     def __init__(self, session: Asking, to: dict[str, Any], terms: dict[str, Any]) -> None:
         super().__init__(session.speaker, to, terms)
         self._session = session
 
     def send(self, body: bytes, **beside: Unpack[Beside]) -> None:
-        """Add a message. BrokerError 00740347 above MAX-MESSAGES-IN-UOW, 00200218 above the length."""
+        """Add a message. Raises BrokerError 00740347 above MAX-MESSAGES-IN-UOW, 00200218 above the length."""
         self._session.taken(self._to_send(body, {**beside}), self._sent)
 
     def commit(self, *, user_status: str = "") -> UnitStatus:
-        """Commit it: durable on return where it is persistent. BrokerError: then it can be tried again."""
+        """Commit the unit of work. If it is persistent, it is durable on return.
+
+        After a BrokerError you can try again.
+        """
         return self._settled(self._session.ask(self._to_settle(Option.COMMIT, user_status)))
 
     def commit_and_end(self, *, cancel: bool = False) -> UnitStatus:
-        """Commit it, and end its conversation: EOC, or with `cancel` EOCCANCEL."""
+        """Commit the unit of work and end its conversation: EOC, or EOCCANCEL with `cancel`."""
         option = Option.EOCCANCEL if flag(cancel, "cancel") else Option.EOC
         return self._settled(self._session.ask(self._to_settle(option)))
 
     def backout(self) -> UnitStatus:
-        """Drop it."""
+        """Drop the unit of work."""
         return self._settled(self._session.ask(self._to_settle(Option.BACKOUT)))
 
     def cancel(self) -> UnitStatus:
-        """Cancel it, once it is committed and while nobody has received it. BrokerError 00780307."""
+        """Cancel the unit of work after its commit and before anybody receives it. Raises BrokerError 00780307."""
         return self._settled(self._session.ask(self._to_settle(Option.CANCEL)))
 
     def delete(self) -> UnitStatus:
-        """Delete its persistent status, once it is complete. BrokerError 00780307."""
+        """Delete the persistent status of the unit of work, once it is complete. Raises BrokerError 00780307."""
         return self._settled(self._session.ask(self._to_settle(Option.DELETE)))
 
     def query(self) -> UnitStatus:
-        """Return its status. BrokerError 00780305 when it is complete and left none."""
+        """Return the status. Raises BrokerError 00780305 when the unit of work is complete and left no status."""
         return self._heard(self._session.ask(self._to_settle(Option.QUERY)))
 
 
 class ReceivedUnit(ReceivingUnit, Settled):
-    """A unit of work that is being received: an iterator over its messages."""
+    """A unit of work that you are receiving. It is an iterator over its messages."""
 
     def __init__(self, session: Asking, first: Message) -> None:
         super().__init__(session.speaker, session.reading, first)
@@ -138,29 +141,32 @@ class ReceivedUnit(ReceivingUnit, Settled):
         return kept if kept is not None else self._session.taken(self._to_go_on(), self._heard)
 
     def answer(self, body: bytes, **beside: Unpack[Beside]) -> None:
-        """Add a message to an answer in the same conversation, which `commit` commits with it, in one operation."""
+        """Add a message to an answer in the same conversation. `commit` commits both in one operation."""
         self._check_is_open()
         if self._answer is None or not self._answer.is_open:
             self._answer = SentUnit(self._session, self._speaker.to(None, self.conv_id), {})
         self._answer.send(body, **beside)
 
     def commit(self, *, user_status: str = "") -> UnitStatus:
-        """Commit it: it is processed. With an answer both are, or neither, and the answer's status is returned."""
+        """Commit the unit of work: it is processed.
+
+        With an answer the broker commits both, or neither. The call then returns the answer's status.
+        """
         status = self._settled(self._session.ask(self._to_settle(Option.COMMIT, user_status, self._answer)))
         if self._answer is not None:
             self._answer.is_open = False
         return status
 
     def backout(self, *, user_status: str = "") -> UnitStatus:
-        """Give it back; an answer is dropped.
+        """Give the unit of work back. The broker drops an answer.
 
-        It is ACCEPTED and comes again: the first time at once, then after a delay. After MAX-DELIVERY-COUNT times it is
-        POSTPONED, or CANCELLED and a dead letter (`redelivery.py`).
+        The unit of work is ACCEPTED and comes again: the first time at once, then after a delay. After
+        MAX-DELIVERY-COUNT times it is POSTPONED, or CANCELLED and a dead letter (`redelivery.py`).
         """
         return self._give_up(Option.BACKOUT, user_status)
 
     def cancel(self, *, user_status: str = "") -> UnitStatus:
-        """Complete it as one that nobody will process; an answer is dropped."""
+        """Complete the unit of work as one that nobody will process. The broker drops an answer."""
         return self._give_up(Option.CANCEL, user_status)
 
     def _give_up(self, option: Option, user_status: str) -> UnitStatus:
@@ -171,37 +177,37 @@ class ReceivedUnit(ReceivingUnit, Settled):
         return self._settled(self._session.ask(self._to_settle(option, user_status, None)))
 
     def set_user_status(self, user_status: str) -> UnitStatus:
-        """Tell its sender something about it, at most 32 characters."""
+        """Tell the sender something about the unit of work, in at most 32 characters."""
         request = self._speaker.about(Option.SETUSTATUS, self.uowid, ustatus=user_status)
         return unit_status(self._session.ask(request))
 
     def query(self) -> UnitStatus:
-        """Return its status: its sender may have changed the user status meanwhile."""
+        """Return the status. The sender may have changed the user status meanwhile."""
         return unit_status(self._session.ask(self._speaker.about(Option.QUERY, self.uowid)))
 
 
 class SentPublication(Publishing, Settled):
-    """A publication that is being sent. Its subscribers get all of it, once it is committed."""
+    """A publication that you are sending. Once you commit it, its subscribers get all of it."""
 
     def __init__(self, session: Asking, topic: str, user_status: str) -> None:
         super().__init__(session.speaker, topic, user_status)
         self._session = session
 
     def send(self, body: bytes, **beside: Unpack[Beside]) -> None:
-        """Add a message. BrokerError 00740347 above MAX-MESSAGES-IN-PUBLICATION, 00200218 above the length."""
+        """Add a message. Raises BrokerError 00740347 above MAX-MESSAGES-IN-PUBLICATION, 00200218 above the length."""
         self._session.taken(self._to_send(body, {**beside}), self._sent)
 
     def commit(self) -> PublicationStatus:
-        """Commit it: now its subscribers can have it. Durable on return where the topic is stored."""
+        """Commit the publication. Now its subscribers can have it. If the topic is stored, it is durable on return."""
         return self._settled(self._session.ask(self._to_settle(Option.COMMIT)))
 
     def backout(self) -> PublicationStatus:
-        """Drop it."""
+        """Drop the publication."""
         return self._settled(self._session.ask(self._to_settle(Option.BACKOUT)))
 
 
 class ReceivedPublication(ReceivingPublication, Settled):
-    """A publication that is being received: an iterator over its messages."""
+    """A publication that you are receiving. It is an iterator over its messages."""
 
     def __init__(self, session: Asking, first: Message) -> None:
         super().__init__(session.speaker, first)
@@ -217,20 +223,26 @@ class ReceivedPublication(ReceivingPublication, Settled):
         return kept if kept is not None else self._session.taken(self._to_go_on(), self._heard)
 
     def acknowledge(self) -> PublicationStatus:
-        """Be done with it: it does not come again, over a restart neither where the subscription is durable."""
+        """Acknowledge the publication. It does not come again.
+
+        If the subscription is durable, that holds over a restart too.
+        """
         return self._settled(self._session.ask(self._to_settle(Option.COMMIT)))
 
     def commit(self) -> PublicationStatus:
-        """Acknowledge it."""
+        """Acknowledge the publication."""
         return self.acknowledge()
 
     def backout(self) -> PublicationStatus:
-        """Give it back: it is the next that is received, from the second time on after a delay."""
+        """Give the publication back. It is the next that you receive.
+
+        From the second time on it comes after a delay.
+        """
         return self._settled(self._session.ask(self._to_settle(Option.BACKOUT)))
 
 
 class Subscription:
-    """What a user has subscribed to: publications that were committed since."""
+    """The subscription of a user: the publications that were committed since the user subscribed."""
 
     def __init__(self, session: Asking, topic: str, *, is_durable: bool) -> None:
         self.topic = topic
@@ -238,7 +250,7 @@ class Subscription:
         self._session = session
 
     def receive(self, *, wait: Wait = None) -> ReceivedPublication | None:
-        """Receive the first message of the next publication; None when there is none, or none came in time.
+        """Receive the first message of the next publication. Returns None when there is none, or none came in time.
 
         None is no context manager: look before `with`, or go through `publications`.
         """
@@ -260,5 +272,5 @@ class Subscription:
             yield publication
 
     def unsubscribe(self) -> None:
-        """End the subscription; what was not received is gone for this user."""
+        """End the subscription. The user loses what was not received."""
         checked(self._session.ask(self._session.speaker.request(Function.UNSUBSCRIBE, topic=self.topic)))

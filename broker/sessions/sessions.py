@@ -61,7 +61,7 @@ class Entrance(Protocol):
 
 
 class Session:
-    """A user of the broker, logged on between `with` and its end. Made by `Broker.session`."""
+    """A user of the broker, logged on between `with` and its end. You get it from `Broker.session`."""
 
     def __init__(self, broker: Entrance, user: str, token: str, fields: dict[str, Any]) -> None:
         self.user = user
@@ -90,11 +90,14 @@ class Session:
             raise
 
     def ask(self, request: Request) -> Answered:
-        """Make any call of the control block as this session; the answer is not looked at."""
+        """Make any call of the control block as this session. The session does not look at the answer."""
         return self._broker.call(request, caller=self._caller)
 
     def taken(self, request: Request, made: Callable[[Answered], T]) -> T:
-        """Make a call, and return what is made of its answer; what an exception keeps from the caller is given back."""
+        """Make a call, and return what is made of its answer.
+
+        If an exception keeps the message from the caller, the session gives it back.
+        """
         answered: Answered | None = None
         try:
             answered = self.ask(request)
@@ -107,21 +110,26 @@ class Session:
             raise
 
     def log_on(self) -> None:
-        """LOGON: units of work and topics need it. With a token, it takes the place of another session of both."""
+        """Log on: LOGON. You need it for units of work and topics.
+
+        With a token, the session takes the place of another session of the same user and token.
+        """
         checked(self.ask(self.speaker.request(Function.LOGON)))
 
     def log_off(self) -> None:
-        """LOGOFF: what was being sent or received is backed out; what was committed waits."""
+        """Log off: LOGOFF. The broker backs out what you were sending or receiving. What was committed waits."""
         if self.ask(self.speaker.request(Function.LOGOFF)).reply.code is not Code.OK:
             self._broker.gone(self._caller)
 
     def recover(self, conv_id: str = "") -> UnitStatus | None:
-        """Begin anew after a lost connection, and return the last unit of work of the user: SYNCPOINT OPTION=LAST.
+        """Begin anew after a lost connection, and return the user's last unit of work: SYNCPOINT OPTION=LAST.
 
-        What the session was sending or receiving is backed out; services that it served it serves again. After it
-        what was asked before is done or never will be: the UOWID that is returned is the one whose COMMIT was lost,
-        and its status tells; another one, or None, and it was not committed, or has left no status.
-        (EntireX, Using Persistence and Units of Work, "Recovery"; with STATUS-LIFETIME or UWSTATP it is sure.)
+        The broker backs out what the session was sending or receiving. The session serves again the services that it
+        served. After the call, what you asked before is done or never will be.
+
+        Compare the UOWID that you get with the one whose COMMIT was lost. If they are the same, its status tells. If
+        you get another one, or None, it was not committed, or has left no status. (EntireX, Using Persistence and Units
+        of Work, "Recovery". With STATUS-LIFETIME or UWSTATP it is sure.)
         """
         self._broker.gone(self._caller)
         self._caller = self._broker.new_caller()
@@ -136,11 +144,12 @@ class Session:
     def send(
         self, service: AnyService | None, body: bytes, *, conv_id: str | None = None, **said: Unpack[Said]
     ) -> UnitStatus:
-        """Send a unit of work of one message, committed: to a new conversation of the service, or into one.
+        """Send a unit of work of one message, committed, to a new conversation of the service or into one.
 
-        Durable on return where it is persistent. BrokerError: 00070007 nobody serves it and it is not deferred,
-        00740345 MAX-UOWS, 00200218 too long, 00780388 the store is away, 00370445 no new units of work, and others.
-        (EntireX, Using Persistence and Units of Work: SEND with OPTION=COMMIT.)
+        If it is persistent, it is durable on return. Raises BrokerError: 00070007 when nobody serves the service and
+        the unit is not deferred, 00740345 above MAX-UOWS, 00200218 when the message is too long, 00780388 when the
+        store is away, 00370445 when the broker takes no new units of work, and others. (EntireX, Using Persistence and
+        Units of Work: SEND with OPTION=COMMIT.)
         """
         speaker = self.speaker
         request = speaker.send(Option.COMMIT, speaker.to(service, conv_id), body, term_fields(said))
@@ -149,44 +158,56 @@ class Session:
     def unit_of_work(
         self, service: AnyService | None = None, *, conv_id: str | None = None, **terms: Unpack[Terms]
     ) -> SentUnit:
-        """Return a unit of work to be sent: `with` commits it, an exception backs it out."""
+        """Return a unit of work to send. `with` commits it. An exception backs it out."""
         return SentUnit(self, self.speaker.to(service, conv_id), term_fields(terms))
 
     def query(self, uowid: str) -> UnitStatus:
-        """Return the status of a unit of work that the user has sent. BrokerError 00780305, 00780308."""
+        """Return the status of a unit of work that the user has sent. Raises BrokerError 00780305 and 00780308."""
         return unit_status(self.ask(self.speaker.about(Option.QUERY, uowid)))
 
     def last(self, conv_id: str = "") -> UnitStatus | None:
-        """Return the last unit of work that the user has begun, in the conversation or in any; None for none."""
+        """Return the last unit of work that the user has begun, in the conversation or in any.
+
+        Returns None when there is none.
+        """
         return last_status(self.ask(self.speaker.about(Option.LAST, "", conv_id=conv_id)))
 
     def set_user_status(self, uowid: str, user_status: str) -> UnitStatus:
-        """Give a unit of work that goes on another user status, at most 32 characters, as sender or receiver."""
+        """As sender or receiver, give a unit of work that goes on another user status, of at most 32 characters."""
         return unit_status(self.ask(self.speaker.about(Option.SETUSTATUS, uowid, ustatus=user_status)))
 
     def cancel(self, uowid: str) -> UnitStatus:
-        """Cancel a unit of work of the user's that nobody has received yet. BrokerError 00780307."""
+        """Cancel a unit of work of the user that nobody has received yet. Raises BrokerError 00780307."""
         return unit_status(self.ask(self.speaker.about(Option.CANCEL, uowid)))
 
     def delete(self, uowid: str) -> UnitStatus:
-        """Delete the persistent status of a unit of work of the user's that is complete. BrokerError 00780307."""
+        """Delete the persistent status of a unit of work of the user that is complete. Raises BrokerError 00780307."""
         return unit_status(self.ask(self.speaker.about(Option.DELETE, uowid)))
 
     def end_conversation(self, conv_id: str, *, cancel: bool = False) -> None:
-        """End a conversation: EOC. What was committed can still be received, then the partner is told."""
+        """End a conversation: EOC. The partner can still receive what was committed.
+
+        Then the broker tells the partner.
+        """
         option = Option.CANCEL if flag(cancel, "cancel") else Option.NONE
         checked(self.ask(self.speaker.request(Function.EOC, option, conv_id=conv_id)))
 
     # Receiving.
 
     def register(self, service: AnyService) -> None:
-        """Serve a service from now on. BrokerError 00210043 when the attributes define none of this name."""
+        """Serve a service from now on.
+
+        Raises BrokerError 00210043 when the attributes define no service of this name.
+        """
         named = names(service)  # for good: a list may be another one when the session begins anew
         checked(self.ask(self.speaker.request(Function.REGISTER, **service_fields(named))))
         self._services[named] = None
 
     def deregister(self, service: AnyService | None = None, option: Option = Option.NONE) -> None:
-        """Serve it no longer, or none at all; QUIESCE lets conversations end, IMMED backs out what is under way."""
+        """Stop serving a service, or all services. QUIESCE lets conversations end.
+
+        IMMED backs out what is under way.
+        """
         named = None if service is None else names(service)
         fields: dict[str, Any] = {} if named is None else service_fields(named)
         checked(self.ask(self.speaker.request(Function.DEREGISTER, option, **fields)))
@@ -198,13 +219,16 @@ class Session:
     def receive_unit(
         self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY
     ) -> ReceivedUnit | None:
-        """Receive the first message of the next unit of work; None when there is none, or none came in time.
+        """Receive the first message of the next unit of work. Returns None when there is none, or none came in time.
 
         None is no context manager: look before `with`, or go through `receive_units`.
-        From the conversation; else from those of the service, or of all services served: `which` is ANY for those
-        that are this instance's first and then new ones, OLD or NEW for one kind only. `wait` is in seconds, to the
-        millisecond. Units of work that were begun go on beside it.
-        BrokerError 00030011 when the partner has cancelled the conversation, 00030003 when there is none of this id.
+
+        The unit comes from the conversation. Without one it comes from those of the service, or of all services served.
+        With `which` as ANY you get first the conversations of this instance, and then new ones. OLD and NEW stand for
+        one kind only. `wait` is in seconds, to the millisecond. Units of work that you have begun go on beside it.
+
+        Raises BrokerError 00030011 when the partner has cancelled the conversation, 00030003 when there is none of this
+        id.
         """
         asked = self.speaker.receive(service, conv_id, wait, which=which, option=Option.SYNC)
 
@@ -232,7 +256,10 @@ class Session:
     def send_message(
         self, service: AnyService | None, body: bytes, *, conv_id: str | None = None, **beside: Unpack[Beside]
     ) -> str:
-        """Send a plain message, in a new conversation with a registered service or into one; return its CONV-ID."""
+        """Send a plain message, in a new conversation with a registered service or into a conversation.
+
+        Returns its CONV-ID.
+        """
         return checked(self.ask(self.speaker.send_message(service, conv_id, body, None, beside))).reply.conv_id
 
     def request(
@@ -244,13 +271,16 @@ class Session:
         conv_id: str = NONE,
         **beside: Unpack[Beside],
     ) -> Message:
-        """Send a plain message and return the answer to it; alone, or in a conversation. BrokerError 00740074."""
+        """Send a plain message and return the answer to it, alone or in a conversation. Raises BrokerError 00740074."""
         return message(self.ask(self.speaker.send_message(service, conv_id, body, wait, beside)))
 
     def receive_message(
         self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY
     ) -> Message | None:
-        """Receive the next plain message, from where `receive_unit` does; None when there is none. Not given back."""
+        """Receive the next plain message, from where `receive_unit` does. Returns None when there is none.
+
+        You cannot give it back.
+        """
         asked = self.speaker.receive(service, conv_id, wait, which=which, option=Option.MSG)
         while True:
             answered = self.ask(asked)
@@ -260,27 +290,31 @@ class Session:
     # Publish and subscribe.
 
     def publish(self, topic: str, body: bytes, *, user_status: str = "", **beside: Unpack[Beside]) -> PublicationStatus:
-        """Publish one message, committed. Nobody subscribes: it is accepted, and gone."""
+        """Publish one message, committed. When nobody subscribes, the broker accepts it, and it is gone."""
         return publication_status(self.ask(self.speaker.publish(topic, body, user_status, beside)))
 
     def publication(self, topic: str, *, user_status: str = "") -> SentPublication:
-        """Return a publication of several messages to be sent: `with` commits it, an exception backs it out."""
+        """Return a publication of several messages to send. `with` commits it. An exception backs it out."""
         return SentPublication(self, topic, user_status)
 
     def subscribe(self, topic: str, *, durable: bool = False) -> Subscription:
         """Subscribe to what is published from now on, or go on with a subscription.
 
-        A durable one belongs to USER-ID and TOKEN and goes on after a restart where its acknowledgements have come
-        to; any other ends with the session. BrokerError 00200485 when the topic does not allow it, 00200472.
+        A durable subscription belongs to USER-ID and TOKEN. After a restart it goes on where its acknowledgements have
+        come to. Any other subscription ends with the session. Raises BrokerError 00200485 when the topic does not allow
+        it, and 00200472.
         """
         option = Option.DURABLE if flag(durable, "durable") else Option.NONE
         checked(self.ask(self.speaker.request(Function.SUBSCRIBE, option, topic=topic)))
         return Subscription(self, topic, is_durable=durable)
 
     def query_publication(self, publication_id: str) -> PublicationStatus:
-        """Return the status of a publication of the user's."""
+        """Return the status of a publication of the user."""
         return publication_status(self.ask(self.speaker.about_publication(Option.QUERY, publication_id)))
 
     def last_publication(self, topic: str = "") -> PublicationStatus | None:
-        """Return the last publication that the user has begun, in the topic or in any; None for none."""
+        """Return the last publication that the user has begun, in the topic or in any.
+
+        Returns None when there is none.
+        """
         return last_publication(self.ask(self.speaker.about_publication(Option.LAST, "", topic=topic)))

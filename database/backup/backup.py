@@ -36,7 +36,7 @@ LOOK_SECONDS = 0.1  # between two looks for a frame that vouches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupOptions:
-    """How a backup is made."""
+    """The options of a backup."""
 
     links: bool = True  # sealed files are linked where the file system allows it, else copied
     rereads: bool = False  # what the backup has already is read, and brought anew where it is not as it was
@@ -50,7 +50,7 @@ class BackupOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupReport:
-    """What a back-up did, and what the backup is now. Sizes in bytes."""
+    """What a run of the backup did, and what the backup is now. Sizes are in bytes."""
 
     directory: Path
     manifest: Manifest
@@ -102,10 +102,10 @@ class BackupReport:
 
 
 class Backup:
-    """The backup of one database in one directory, open to be made again and again. Made by `open`; close it.
+    """The backup of one database in one directory. You make it with `open`, and run it as often as you like. Close it.
 
     with Backup.open("spool", "backup") as backup:
-        report = backup.run()  # and later again: only what is new is brought
+        report = backup.run()  # and later again: it brings only what is new
     """
 
     def __init__(self, source: SnapshotReader, place: BackupTarget, options: BackupOptions, *, links: bool) -> None:
@@ -127,11 +127,14 @@ class Backup:
         disk: Disk | None = None,
         onto: Disk | None = None,
     ) -> "Backup":
-        """Lock the directory of the backup; it is made where it is missing, and must be outside the database's.
+        """Lock the directory of the backup. It must be outside the database's directory.
 
-        NotThisBackup where it holds anything but a backup, IsBackup where the spool does, RestoreUnfinished where a
-        restore into the spool was ended, DatabaseLocked where another process has the backup, DiskError. TypeError and
-        ValueError for what names no directory.
+        When it is missing, the call makes it.
+
+        Raises NotThisBackup when the directory holds anything but a backup, and IsBackup when the spool is a backup.
+        Raises RestoreUnfinished when a restore into the spool ended before it was done. Raises DatabaseLocked when
+        another process has the backup, and DiskError. Raises TypeError or ValueError for a value that names no
+        directory.
         """
         options, disk = options or BackupOptions(), disk or RealDisk()
         onto = onto or disk
@@ -157,21 +160,22 @@ class Backup:
 
     @property
     def manifest(self) -> Manifest | None:
-        """What the backup consists of now, None before the first one was begun."""
+        """What the backup consists of now. None before the first backup was begun."""
         return self.place.manifest
 
     def run(self) -> BackupReport:
         """Bring the backup up to now.
 
-        NothingToBackUp, NotThisBackup where it is another database's, BehindItsBackup, NotReadBack, DiskError,
-        NotThisDatabase, NewerFormat. Whichever it is, the backup before is as good as it was.
+        Raises NothingToBackUp, BehindItsBackup, NotReadBack, DiskError, NotThisDatabase and NewerFormat. Raises
+        NotThisBackup when the backup is of another database. After each of these errors the previous backup is as good
+        as it was.
         """
         began = self._options.seconds()
         with yielding():
             return self._run(self._settled(), began)
 
     def run_once(self) -> BackupReport:
-        """Do the same without waiting for a frame that vouches; where nothing has changed, nothing is written."""
+        """Do the same without waiting for a frame that vouches. If nothing has changed, the call writes nothing."""
         began = self._options.seconds()
         return self._run(self._required(self._look()), began, is_repeated=True)
 
@@ -275,7 +279,7 @@ class Backup:
 def back_up(
     spool: str | Path, directory: str | Path, options: BackupOptions | None = None, *, disk: Disk | None = None
 ) -> BackupReport:
-    """Make, or bring up to now, the backup of a database in a directory. As `Backup.open` and `Backup.run`."""
+    """Make the backup of a database in a directory, or bring it up to now. As `Backup.open` and `Backup.run`."""
     with Backup.open(spool, directory, options, disk=disk) as backup:
         return backup.run()
 

@@ -99,13 +99,17 @@ def restore(
 ) -> RestoreReport:
     """Make a database in a new or empty directory from a backup, and report what is in it.
 
-    All that was undelivered is held, unless the original was closed when it was backed up and is seen untouched: the
-    backup says on which machine and in which directory it was. Where nobody can look there from here, it may have
-    gone on. `hold=True` holds all the same, `hold=False` holds nothing more than the original did.
-    RestoreRefused where the backup was never finished or the directory is not empty; DatabaseLocked where another
-    restore is at work in it; DiskError, NewerFormat. What of the backup is damaged is salvaged and reported; where its
-    manifest is, the data files tell what it consists of.
-    TypeError for a `hold` that is none of True, False and None; TypeError and ValueError for what names no directory.
+    By default oms holds back all undelivered messages. It does not when the original was closed at the time of the
+    backup and is seen untouched: the backup says on which machine and in which directory it was. If nobody can look
+    there from here, the original may have gone on. With `hold=True` oms always holds them. With `hold=False` it holds
+    no more than the original did.
+
+    If a part of the backup is damaged, oms salvages the rest and reports the damage. If the manifest is damaged, the
+    data files tell what the backup consists of.
+
+    Raises RestoreRefused when the backup was never finished, or when the directory is not empty. Raises DatabaseLocked
+    when another restore is at work in the directory. Raises DiskError and NewerFormat. Raises TypeError when `hold` is
+    none of True, False and None. Raises TypeError or ValueError for a value that names no directory.
     """
     options = options or RestoreOptions()
     if not isinstance(options.hold, bool | None):

@@ -59,7 +59,7 @@ class Message(NamedTuple):
 
     @property
     def added_at(self) -> datetime:
-        """When it was added, by the clock of the machine that added it."""
+        """The time when the message was added, by the clock of the machine that added it."""
         return EPOCH + timedelta(microseconds=self.added_us)
 
 
