@@ -34,12 +34,11 @@ Example = Annotated[
 def attributes(file: FileToCheck = None, example: Example = False, as_json: options.AsJson = False) -> None:
     """Check a broker's attribute file, show the values that count.
 
-    Names file, line and attribute of everything that is wrong, and exits 2. Of
-    each value it says which line gives it; the others are defaults. It warns of
-    what would not be stored or not be taken, since an attribute is not said.
+    oms names file, line and attribute of everything that is wrong, and exits 2. Of each value it says which line gives
+    it. The other values are defaults. If an attribute is missing, so that the broker would not store or not take
+    something, oms warns you.
 
-    The defaults are those of EntireX, with DEFAULT-VALUES=OMS those of a start
-    without a file.
+    The defaults are those of EntireX. With DEFAULT-VALUES=OMS they are those of a start without a file.
     """
     if example:
         for line in example_of(built_in()).splitlines():

@@ -56,8 +56,8 @@ def command(  # noqa: PLR0913 - the command line's options
 ) -> None:
     """Give a running broker a command: shut down, purge, set a status …
 
-    `oms cmd` lists the commands. What they are about is said with NAME=VALUE:
-    `oms cmd SHUTDOWN SERVICE QUIESCE service=GAME/CHESS/BLACK`, `oms cmd PURGE uowid=…`.
+    `oms cmd` lists the commands. With NAME=VALUE you say what a command is about: `oms cmd SHUTDOWN SERVICE QUIESCE
+    service=GAME/CHESS/BLACK`, `oms cmd PURGE uowid=…`.
     """
     server = operator.Server(broker, user, password, ca_file)
     plain, said = operator.said_of(words or ())

@@ -59,9 +59,8 @@ def query(  # noqa: PLR0913 - the command line's options
 ) -> None:
     """Show what a running broker knows: services, units of work, files …
 
-    `oms info` lists what can be asked. NAME=VALUE picks rows, and * stands for any
-    characters: `oms info PSF status=ACCEPTED service=GAME/CHESS/BLACK`.
-    Exits 1 when nothing was found.
+    `oms info` lists what you can ask. With NAME=VALUE you pick rows, and * stands for any characters: `oms info PSF
+    status=ACCEPTED service=GAME/CHESS/BLACK`. oms exits 1 when it found nothing.
     """
     server = operator.Server(broker, user, password, ca_file)
     plain, said = operator.said_of(words or ())

@@ -94,14 +94,14 @@ def serve(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Serve programs over STOMP and HTTP until SIGTERM or Ctrl-C.
 
-    Without a file it listens on this machine alone, and begins or goes on with
-    the store in the spool directory (PSTORE=WARM). Prints where it listens; logs
-    to stderr, one line each. A stop loses nothing that was acknowledged.
+    Without a file oms listens on this machine alone. It begins the store in the spool directory, or goes on with it
+    (PSTORE=WARM). It prints where it listens, and logs to stderr, one line each. If you stop it, you lose nothing that
+    was acknowledged.
 
-    --erase confirms, for this start alone, that the store is erased.
+    With --erase you confirm that oms erases the store, for this start alone.
 
-    With PSTORE-UNLOAD here and PSTORE-LOAD at the partner it moves the store
-    there, whole and compared, and ends by itself.
+    With PSTORE-UNLOAD here and PSTORE-LOAD at the partner oms moves the store there, whole and compared, and ends by
+    itself.
     """
     given: dict[str, str | int | None] = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
     if is_unit:

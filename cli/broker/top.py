@@ -52,8 +52,8 @@ def top(  # noqa: PLR0913 - the command line's options
 ) -> None:
     """Watch a running broker: services, topics, commit times; Ctrl-C ends it.
 
-    Rates are between two looks. Without a terminal, or on a dumb one, the views
-    follow one another; with --json each is one line.
+    Rates are between two looks. Without a terminal, or on a dumb one, oms prints the views one after another. With
+    --json each view is one line.
     """
     server = operator.Server(broker, user, password, ca_file)
     is_drawn = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not as_json

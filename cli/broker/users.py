@@ -77,7 +77,7 @@ def add(file: UsersFile, name: Name, as_json: options.AsJson = False) -> None:
 
 @user.command(cls=Command)
 def remove(file: UsersFile, name: Name, as_json: options.AsJson = False) -> None:
-    """Remove a user; its connections to a running server end within seconds."""
+    """Remove a user. Its connections to a running server end within seconds."""
     with _refusing():
         _known(_users(file), name)
         _change(file, lambda users: {each: said for each, said in users.items() if each != name})
@@ -110,7 +110,7 @@ def deny(file: UsersFile, name: Name, right: Which, patterns: Pattern, as_json: 
 
 @user.command("list", cls=Command)
 def list_users(file: UsersFile, as_json: options.AsJson = False) -> None:
-    """List the users and their rights; of passwords nothing is shown."""
+    """List the users and their rights. oms shows nothing of passwords."""
     with _refusing():
         users = _users(file)
     if as_json:

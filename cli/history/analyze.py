@@ -54,10 +54,9 @@ def analyze(  # noqa: PLR0913
 ) -> None:
     """Answer an operator's questions about journals, with Spark.
 
-    What is stuck? Where does the time go? Why does the disk not get free?
-    What was lost? Writes DIR/report.html, a page that needs nothing else,
-    DIR/summary.json, and the tables behind them as Parquet.
-    Only reads the journals, and needs no lock. Needs Java 17 or later.
+    What is stuck? Where does the time go? Why does the disk not get free? What was lost? oms writes DIR/report.html, a
+    page that needs nothing else. It also writes DIR/summary.json, and the tables behind them as Parquet. It only reads
+    the journals, and needs no lock. You need Java 17 or later.
     """
     request = _request(
         paths=tuple(paths),

@@ -57,9 +57,8 @@ def dump(  # noqa: PLR0913
 ) -> None:
     """Print every operation in the journal, in order.
 
-    From data files or archives; one line each, with --json one object.
-    Works on a running or broken database.
-    Exits 1 when a part of a file could not be read as operations.
+    The operations come from data files or archives. Each is one line, or with --json one object. It works on a running
+    or broken database. It exits 1 when oms could not read a part of a file as operations.
     """
     if payload and redact:
         raise Usage("--payload shows what --redact hides: give one of them")

@@ -32,10 +32,9 @@ def export(  # noqa: PLR0913
 ) -> None:
     """Write the operations of sealed data files as Parquet.
 
-    One Parquet file for each, with the columns that the Spark source has; what
-    is there already is left alone, so it can be run again and again. The file
-    that is being written comes when it is sealed. Needs neither the lock nor
-    Java. Exits 1 when a part of a file could not be read.
+    You get one Parquet file for each data file, with the columns that the Spark source has. oms leaves alone what is
+    there already, so you can run it again and again. The file that is being written comes when it is sealed. You need
+    neither the lock nor Java. oms exits 1 when it could not read a part of a file.
     """
     if not paths:
         require(spool)

@@ -110,8 +110,8 @@ def load(  # noqa: PLR0913
               if wanted `queue`, `properties`, `producer_id`; what
               `oms receive --json` prints can be loaded again
 
-    N messages are one commit, durable as a whole. When it stops midway it
-    says how many were acknowledged, and --skip goes on from there.
+    N messages are one commit, durable as a whole. If it stops midway, it
+    says how many were acknowledged. With --skip you go on from there.
     """
     kind = kind or guess(file)
     if queue is None and kind is not SourceFormat.ENVELOPE:

@@ -46,9 +46,9 @@ def send(  # noqa: PLR0913
 ) -> None:
     """Add one message to a queue, durably, and print its number.
 
-    The payload is TEXT, or the bytes of standard input exactly as they come; an empty one is
-    refused, as it comes from a variable that is not set, unless you say --empty. With --broker it
-    is a unit of work of its own, committed, sent as OMS_USER with OMS_PASSWORD; its UOWID is printed.
+    The payload is TEXT, or the bytes of standard input exactly as they come. oms refuses an empty payload, because it
+    may come from a variable that is not set. If you want one, say --empty. With --broker oms sends and commits a unit
+    of work of its own, as OMS_USER with OMS_PASSWORD, and prints its UOWID.
     """
     if producer_id == "":
         raise Usage("--producer-id is an empty text; give an identifier of your own, or leave it out")
@@ -115,8 +115,8 @@ def list_messages(
 ) -> None:
     """Show the queues, or the undelivered messages of one.
 
-    Oldest first; works on a running database. With --json: one document for
-    the queues, one line for each message of a queue.
+    The oldest comes first. It works on a running database. With --json you get one document for the queues, and one
+    line for each message of a queue.
     """
     if held and _list_held_of_broker(spool, queue, limit, as_json=as_json):
         return

@@ -51,10 +51,9 @@ def receive(  # noqa: PLR0913
 ) -> None:
     """Take messages in order: print each, then mark it delivered.
 
-    Prints each payload and a line end (control characters are shown escaped on a terminal), or with
-    --json one object a line with the payload as base64. Exits 1 when there was nothing to receive.
-    With --broker whole units of work are received, as OMS_USER with OMS_PASSWORD, each committed
-    once it was printed.
+    oms prints each payload and a line end. On a terminal it shows control characters escaped. With --json it prints one
+    object a line, with the payload as base64. It exits 1 when there was nothing to receive. With --broker it receives
+    whole units of work, as OMS_USER with OMS_PASSWORD, and commits each after it has printed it.
     """
     waits = follow or timeout is not None
     wanted = count if count is not None or waits else 1

@@ -101,10 +101,10 @@ def release(  # noqa: PLR0913
 ) -> None:
     """Release what is held back, or discard it, after asking.
 
-    A restore holds what may have been delivered since its backup, oms recover --hold what damage
-    may have brought back; oms list --held shows them. Of a stopped broker's store it is units of work
-    and publications; a line of FILE is any of their names there, if --by does not say which.
-    Exits 1 when a NUMBER is not held.
+    A restore holds messages that may have been delivered since the backup. oms recover --hold holds messages that
+    damage may have brought back. To see them, use oms list --held. In the store of a stopped broker, units of work and
+    publications are held. There a line of FILE is any of their names, if --by does not say which. oms exits 1 when a
+    NUMBER is not held.
     """
     filters = [one is not None for one in (queue, older, newer, known)]
     is_filtered = any(filters) or (subscriber is not None and not numbers)

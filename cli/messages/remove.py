@@ -34,7 +34,7 @@ def delete(  # noqa: PLR0913
 ) -> None:
     """Delete undelivered messages, by number or queue, after asking.
 
-    Exits 1 when a NUMBER is not undelivered; the others are deleted.
+    If a NUMBER is not undelivered, oms deletes the others and exits 1.
     """
     if older is not None and queue is None:
         raise Usage("--older goes with --queue")

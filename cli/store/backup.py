@@ -48,8 +48,8 @@ def backup(  # noqa: PLR0913
 ) -> None:
     """Back a database up into DEST, while it runs.
 
-    Repeated, it brings only what is new. Never open the backup: `oms restore` makes a database from it.
-    Exits 1 when a file is damaged; the backup is made all the same.
+    If you repeat it, it brings only what is new. Never open the backup: `oms restore` makes a database from it. If a
+    file is damaged, oms makes the backup all the same and exits 1.
     """
     if verify:
         _verify(directory, as_json=as_json)

@@ -139,9 +139,9 @@ def verify(
 ) -> None:
     """Say whether each data file is clean, torn or damaged.
 
-    Reads every byte and says where it is bad, and which messages and values cannot be read. Changes nothing, needs no
-    lock. Works on a backup too.
-    Exits 1 when a file is not clean, or a message or a value cannot be read.
+    oms reads every byte. It says where a file is bad, and which messages and values it cannot read. It changes nothing
+    and needs no lock. It works on a backup too. It exits 1 when a file is not clean, or when it cannot read a message
+    or a value.
     """
     require(spool)
     with ProgressBar() as progress:

@@ -213,8 +213,8 @@ def io_test(  # noqa: PLR0913
 ) -> None:
     """Measure how fast this directory's device makes bytes durable.
 
-    Says whether the journal's own method is as fast as any there.
-    Exits 1 when the device or file system seems not to sync at all.
+    It says whether the journal's own method is as fast as any there. It exits 1 when the device or file system seems
+    not to sync at all.
     """
     bounds = _bounds(seconds, bytes_max, max_data_file_size)
     journal = None if no_journal else _journal(bounds.data_file_size)

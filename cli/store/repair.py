@@ -59,7 +59,7 @@ def recover(  # noqa: PLR0913
 ) -> None:
     """Repair what is torn or damaged, and report what was lost.
 
-    This is what every opening does. Exits 1 when something that was acknowledged is lost.
+    Every opening does the same. oms exits 1 when something that was acknowledged is lost.
     """
     require(spool)
     defaults = engine_options()
@@ -158,9 +158,10 @@ def cleanup(  # noqa: PLR0913
 ) -> None:
     """Delete the oldest data files that nothing needs any more.
 
-    What is small, and alone keeps old files, is moved forward. Every opening does that too; here it is reported, and
-    --compact goes further. --dry-run names the files that go without a move, or with --compact. A running `oms serve`
-    is asked by `oms cmd CLEANUP` instead. On a full disk openings and running databases go as far as --compact.
+    If only a little keeps old files, oms moves that forward. Every opening does this too. Here oms reports it, and
+    --compact goes further. With --dry-run oms names the files that go without a move, or with --compact. If `oms serve`
+    is running, ask it with `oms cmd CLEANUP` instead. On a full disk openings and running databases go as far as
+    --compact.
     """
     require(spool)
     if dry_run:

@@ -39,14 +39,17 @@ def restore(
 ) -> None:
     """Make a database from a backup, in a directory that is new.
 
-    The original may have delivered messages after the backup. So all that is undelivered is held: nobody receives it
-    before you have decided. `oms list --held` shows it, `oms release` hands it out or discards it. Nothing is held
-    where the original was closed when it was backed up, and oms sees it on this machine, untouched since then.
-    It is another database than the one that was backed up, and neither takes the other's files.
-    Run by root, what is made belongs to the owner of the directory that it lies in: for a service that has no right to
-    the parent directory, make the empty one first and give it to the service's user.
-    Interrupted, it begins anew when it is called again. Exits 1 when something of the backup is damaged; what is held
-    is no failure.
+    The original may have delivered messages after the backup. So oms holds all that is undelivered: nobody receives it
+    before you have decided. `oms list --held` shows it. `oms release` hands it out or discards it. If the original was
+    closed when it was backed up, and oms sees it on this machine, untouched since then, oms holds nothing.
+
+    The new database is another one than the original. Neither takes the other's files.
+
+    If root runs it, what oms makes belongs to the owner of the directory that it lies in. If a service has no right to
+    the parent directory, first make the empty directory and give it to the service's user.
+
+    If it is interrupted, call it again: it begins anew. It exits 1 when something of the backup is damaged. Held
+    messages are no failure.
     """
     with ProgressBar() as progress:
         chosen = RestoreOptions(

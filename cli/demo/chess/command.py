@@ -49,16 +49,13 @@ def chess(  # noqa: PLR0913
 ) -> None:
     """Play chess by mail over a broker: a whole game, with kills.
 
-    White is a client, black a server; they never run at the same time, and
-    exchange their moves as persistent units of work on one long conversation.
-    Each is a process that opens a broker on the spool directory, makes one
-    step and ends, or is killed in the middle of it. In the end what the broker
-    has delivered to each of them is compared with the game. Exits 1 when it is
-    not each move once, in order; the directory is kept then.
+    White is a client, black a server. They never run at the same time. They exchange their moves as persistent units of
+    work on one long conversation. Each is a process that opens a broker on the spool directory, makes one step and
+    ends, or is killed in the middle of it. In the end oms compares the game with what the broker has delivered to each
+    of them. If it is not each move once, in order, oms exits 1 and keeps the directory.
 
-    With a side it makes one step by hand: `oms chess white e4 --spool DIR`,
-    then `oms chess black --spool DIR` to look. Moves are checked for how they
-    are written, not for whether they are legal.
+    With a side you make one step by hand: `oms chess white e4 --spool DIR`. Then look with `oms chess black --spool
+    DIR`. oms checks how a move is written. It does not check whether the move is legal.
     """
     if side is None:
         settings = _game(pgn), KILLS if kills is None else kills, SEED if seed is None else seed

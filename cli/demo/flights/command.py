@@ -48,12 +48,10 @@ def demo(  # noqa: PLR0913
 ) -> None:
     """Run the main job on 336,776 real flights, a kill included.
 
-    Writes what happened to the flights that left New York City in 2013,
-    kills the writer in the middle of its commits, recovers, proves that
-    nothing acknowledged is lost and nothing is there by half, goes on,
-    cleans up, and says what it saw; then Spark makes the report of the
-    flights. Takes about a minute. Exits 1 when the proof fails; the
-    directory is kept then.
+    It writes what happened to the flights that left New York City in 2013. It kills the writer in the middle of its
+    commits and recovers. It proves that nothing acknowledged is lost, and that no commit is there by half. It goes on,
+    cleans up, and says what it saw. Then Spark makes the report of the flights. All this takes about a minute. If the
+    proof fails, it exits 1 and keeps the directory.
     """
     wanted = None if no_report else _place_of_report(report)
     with own_place(spool, "demo", keep=keep) as place:
