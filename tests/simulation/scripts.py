@@ -58,11 +58,11 @@ def parsed(world: World, text: str) -> Script:
 
 
 def step_makers(world: World) -> dict[str, Callable[..., Step]]:
-    """Return the frozen dataclasses of the world's module, and of those beside it whose names begin with its name."""
-    home = type(world).__module__
+    """Return the frozen dataclasses of the world's module, and of the folder that it is the `world` of."""
+    home = type(world).__module__.removesuffix(".world")
     makers: dict[str, Callable[..., Step]] = {}
     for name, module in list(sys.modules.items()):
-        if name == home or name.startswith((f"{home}_", f"{home}.")):
+        if name == home or name.startswith(f"{home}."):
             kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and _is_frozen_dataclass(kind)]
             makers |= {kind.__name__: kind for kind in kinds}
     return makers
