@@ -5,6 +5,9 @@
 The invoice, the delivery of the order and the count are one commit: all three are there, or none is. A worker that is
 killed in the middle of an order gets the order again when it is started again. So work that leaves the database (a
 letter that is sent, a card that is charged) can happen twice: give it the number of the order, which does not change.
+
+The program has one thread. Several threads could read the same count, and one increment would be lost: they would have
+to hold a lock from `get` until the block has ended.
 """
 
 import signal
