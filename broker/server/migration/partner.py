@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -108,7 +109,7 @@ class Partner:
         await self._client.aclose()
 
 
-class MoveSide(Generic[S]):
+class MoveSide(ABC, Generic[S]):
     """This server's side of a move. `other` is what the partner does: load or unload."""
 
     def __init__(self, served: ServerState, telling: MoveProgress, report: str | None, other: str) -> None:
@@ -121,9 +122,9 @@ class MoveSide(Generic[S]):
         self._store: S | None = None  # once it is open
         self._turn = asyncio.Lock()  # of who works with the store, in a thread
 
+    @abstractmethod
     async def run(self) -> str:
         """Move the store; return what was moved, for people. MoveFailed, StartRefused."""
-        raise NotImplementedError
 
     async def _open(self, opened: Callable[..., S]) -> S:
         """Return the store, opened. Where it cannot be, the partner is told."""
@@ -159,6 +160,6 @@ class MoveSide(Generic[S]):
         """Answer what only this side is asked."""
         raise ExchangeRefused(404, f"no such request: {verb}")
 
+    @abstractmethod
     def _partner_failed(self, text: str) -> None:
         """Let the move fail."""
-        raise NotImplementedError
