@@ -25,8 +25,9 @@ _DROPPED = "dropped"  # stands for the status of what is not there any more
 def uow_stays(keyed: DataFrame) -> DataFrame:
     """Return one row for each time that a unit of work with persistent status came into a status.
 
-    If clean-up has let go of the first records of a unit of work, its first stay begins with the last change in it. No
-    record tells of a restart. The answer takes it to end the stay in DELIVERED, and to begin one in ACCEPTED.
+    If clean-up has removed the first records of a unit of work, the answer begins with its oldest record. It takes the
+    first stay to begin with the last change that this record tells of. A restart writes no record of a unit of work.
+    The answer takes it to end a stay in DELIVERED, and to begin one in ACCEPTED.
     """
     return (
         _with_restarts(_moments(keyed), keyed)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from oms_journal.analysis.schema import TIME, TIME_MAX, TIME_MIN, arrow_schema
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import FooterColumns
-from oms_journal.journal.format.records import MOVED
+from oms_journal.journal.format.records import ATTEMPTS, DUE, EXPIRY, MOVED
 from oms_journal.journal.operations import Operation
 
 Numbers = npt.NDArray[np.int64]
@@ -125,6 +125,7 @@ class Window:
         present = np.flatnonzero(np.bincount(self.kinds, minlength=len(_OPERATION_NAMES)))
         self.present = frozenset(present.tolist())
         self._validities: dict[frozenset[int], Validity] = {}
+        self._flags: Numbers | None = None
 
     def column(self, name: str) -> Numbers:
         """Return the rows of a column of the contents."""
@@ -137,6 +138,13 @@ class Window:
     def times(self, name: str) -> Numbers:
         """Return times; those that Spark cannot show as the nearest that it can."""
         return clamped(self.column(name))
+
+    def flagged(self, flag: int) -> Mask:
+        """Say of each row whether it has this flag of its record."""
+        if self._flags is None:
+            self._flags = self.column("flags")
+        has_it: Mask = (self._flags & flag) != 0
+        return has_it
 
     def validity(self, kinds: frozenset[int]) -> Validity:
         """Return the bitmap of the rows of these kinds, None for all of them, and how many the others are."""
@@ -175,6 +183,7 @@ class Columns:
         self._wanted = wanted
         self._names: pa.Array | None = None
         self._producers: pa.Array | None = None
+        self._groups: pa.Array | None = None
 
     def batch(self, window: Window, made: Mapping[str, pa.Array]) -> pa.RecordBatch:
         """Return the rows as a batch; `made` are the columns that are not made from the contents."""
@@ -233,7 +242,7 @@ class Columns:
         return _of_kinds(window, _ADDS, lambda: _first_times(window), TIME)
 
     def _moved(self, window: Window) -> pa.Array:
-        moved = (window.column("flags") & MOVED) != 0
+        moved = window.flagged(MOVED)
         if not moved.any():
             return same(False, pa.bool_(), window.count)
         return pa.Array.from_buffers(pa.bool_(), window.count, [None, bitmap_of(moved)], 0)
@@ -245,14 +254,36 @@ class Columns:
         if self._producers is None:
             self._producers = texts(self._contents.producers)
         is_there = places != 0
-        nulls = window.count - int(np.count_nonzero(is_there))
-        return _taken(self._producers, np.maximum(places - 1, 0), (bitmap_of(is_there) if nulls else None, nulls))
+        return _taken(self._producers, np.maximum(places - 1, 0), _validity_of(is_there))
 
     def _length(self, window: Window) -> pa.Array:
         return _of_kinds(window, _SIZED, lambda: window.column("size"))
 
     def _hash(self, window: Window) -> pa.Array:
-        return _of_kinds(window, _SIZED, lambda: window.column("hash"))
+        if not window.present & _SIZED:
+            return same(None, pa.int64(), window.count)
+        found, validity = window.column("hash"), window.validity(_SIZED)
+        nulls = window.count - int(np.count_nonzero(found))
+        if nulls != validity[1]:  # 0 where a payload was lost too
+            validity = bitmap_of(found != 0), nulls
+        return longs(found, pa.int64(), validity)
+
+    def _due(self, window: Window) -> pa.Array:
+        return _of_flagged(window, DUE, lambda: window.times("due"), TIME)
+
+    def _expiry(self, window: Window) -> pa.Array:
+        return _of_flagged(window, EXPIRY, lambda: window.times("expiry"), TIME)
+
+    def _attempts(self, window: Window) -> pa.Array:
+        return _of_flagged(window, ATTEMPTS, lambda: window.column("attempts"), pa.int64())
+
+    def _group(self, window: Window) -> pa.Array:
+        validity = _validity_of(window.column("group") != 0)  # a record may have the flag for others of its messages
+        if validity[1] == window.count:
+            return same(None, pa.string(), window.count)
+        if self._groups is None:
+            self._groups = texts(self._contents.groups)
+        return _taken(self._groups, np.maximum(window.column("group") - 1, 0), validity)
 
     def _properties_length(self, window: Window) -> pa.Array:
         return _of_kinds(window, _ADDS, lambda: window.column("properties"))
@@ -274,6 +305,10 @@ _MAKERS: dict[str, Callable[[Columns, Window], pa.Array]] = {
     "producer": Columns._producer,
     "length": Columns._length,
     "hash": Columns._hash,
+    "due": Columns._due,
+    "expiry": Columns._expiry,
+    "attempts": Columns._attempts,
+    "group": Columns._group,
     "file": Columns._file,
     "properties_length": Columns._properties_length,
 }
@@ -289,13 +324,26 @@ def _of_kinds(
     return longs(values(), arrow_type, window.validity(kinds))
 
 
+def _of_flagged(window: Window, flag: int, values: Callable[[], Numbers], arrow_type: pa.DataType) -> pa.Array:
+    """Return a column of 64-bit numbers that only rows with this flag have."""
+    validity = _validity_of(window.flagged(flag))
+    if validity[1] == window.count:
+        return same(None, arrow_type, window.count)
+    return longs(values(), arrow_type, validity)
+
+
+def _validity_of(is_there: Mask) -> Validity:
+    nulls = len(is_there) - int(np.count_nonzero(is_there))
+    return bitmap_of(is_there) if nulls else None, nulls
+
+
 def _taken(values: pa.Array, places: Numbers, validity: Validity) -> pa.Array:
     """Return the texts at these places; null where the row is not valid."""
     return values.take(longs(places, pa.int64(), validity))
 
 
 def _first_times(window: Window) -> Numbers:
-    moved = (window.column("flags") & MOVED) != 0
+    moved = window.flagged(MOVED)
     if not moved.any():
         return window.times("time")
     return clamped(np.where(moved, window.column("first_time"), window.column("time")))

@@ -17,6 +17,7 @@ from oms_journal.analysis.schema import DAMAGE, arrow_schema
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, JournalError
 from oms_journal.journal.format import contents as journal_contents
+from oms_journal.journal.format.headers import FRAMES_AT
 from oms_journal.journal.format.records import decode_low_water
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import LOW_WATER_KEY
@@ -82,9 +83,12 @@ def _found(reading: Reading, *, full: bool) -> list[Damage]:
     is_whole = not full or file.checksum(summary.start) == summary.file_checksum
     if is_whole and not summary.has_gaps:
         return [*reading.damages, *_known(reading)]
-    found = [*reading.damages, *walked(file, part, summary, summary.header.identity).damages]
+    found = [
+        *reading.damages,
+        *walked(file, part, file.footer(identity=summary.header.identity), summary.header.identity).damages,
+    ]
     if not is_whole and all(one.kind == GAPPED for one in found):
-        found.append(damage(part, DAMAGED, PADDING, summary.header.start(), summary.end))
+        found.append(damage(part, DAMAGED, PADDING, FRAMES_AT, summary.end))
     return found
 
 
@@ -117,7 +121,7 @@ def _row(one: Surveyed, lost: Lost) -> Damage:
         start=0,
         end=lost.end,
         kind=MISSING,
-        reason="the file is missing, and a neighbour names it",
+        reason="the file is missing, and another one names it",
     )
 
 

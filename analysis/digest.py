@@ -81,8 +81,8 @@ def _delays(tables: Tables, rows: Sequence[Row], *, several: bool) -> Delays:
     all_bins = table.group_by(["from_seconds", "to_seconds"]).aggregate([("messages", "sum")]).to_pylist()
     spread = sorted((row["from_seconds"], row["to_seconds"], row["messages_sum"]) for row in all_bins)
     return Delays(
-        half_within=_reached(spread, 0.5),
-        most_within=_reached(spread, 0.99),
+        half_within=_among(_reached(spread, 0.5), [row["p50_seconds"] for row in delivered]),
+        most_within=_among(_reached(spread, 0.99), [row["p99_seconds"] for row in delivered]),
         slowest=Ranked(shown, len(slowest)),
         bins=bins,
     )
@@ -96,6 +96,14 @@ def _reached(spread: Bins, share: float) -> float | None:
             return float(low * (high / low) ** ((wanted - so_far) / count)) if low > 0 else high
         so_far += count
     return None
+
+
+def _among(estimate: float | None, exact: Sequence[float]) -> float | None:
+    """Return the estimate for all queues, held between the exact values of the fastest and of the slowest one.
+
+    The value of all messages lies between them. The estimate is as coarse as the bins are, and may lie beside.
+    """
+    return estimate if estimate is None or not exact else min(max(estimate, min(exact)), max(exact))
 
 
 def _disk(tables: Tables, *, several: bool) -> Disk:

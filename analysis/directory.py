@@ -16,16 +16,17 @@ from oms_journal.analysis.storage import Location
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, NotThisDatabase
-from oms_journal.journal.format.headers import ALIGNMENT_MIN, Ending, FileHeader
+from oms_journal.journal.format.headers import Ending, FileHeader
+from oms_journal.journal.format.lockfile import Witness
+from oms_journal.journal.lock import read_witness
 from oms_journal.journal.names import SEQUENCE_MAX, ArchiveName, DataFileName
 from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.journal.reading.neighbours import (
-    beginnings,
+    counts,
     files_of_passed_owners,
     foreign_header,
     is_its_own,
     is_moved_away,
-    next_commit,
     promised_files,
     unnamed_files,
 )
@@ -78,6 +79,8 @@ def survey(location: Location, known: Collection[str] = ()) -> Surveyed:
     """
     disk = location.storage.disk()
     for attempt in range(1, ATTEMPTS_MAX + 1):
+        # Before the files are listed: the one that it names is there, or lost.
+        witness = read_witness(disk, location.directory) if location.is_whole else None
         entries = location.names(disk)
         around = _neighbours(disk, location, entries)
         try:
@@ -87,15 +90,14 @@ def survey(location: Location, known: Collection[str] = ()) -> Surveyed:
                 raise DiskError(location.directory / str(failure.filename), failure, "read") from failure
             continue
         _refuse_strangers(files.values())
-        return _surveyed(location, set(entries), files, set(known))
+        return _surveyed(location, set(entries), files, set(known), witness)
     raise AssertionError("the last attempt returns or raises")
 
 
 def late_archives(location: Location) -> set[str]:
     """Return the names of archives of what a former owner wrote when the directory was another's already.
 
-    And of those that show what the blocks of a file that was being prepared held before. Nothing in them was ever
-    acknowledged: what only they hold is no loss. NewerFormat, NotThisDatabase, DiskError.
+    Nothing in them was ever acknowledged: what only they hold is no loss. NewerFormat, NotThisDatabase, DiskError.
     """
     disk = location.storage.disk()
     try:
@@ -111,11 +113,7 @@ def late_archives(location: Location) -> set[str]:
     there = {sequence_of(name): files[name] for name in data_files if name in files}
     _refuse_strangers(there.values())
     headers = {sequence: file.header for sequence, file in there.items()}
-    return {
-        name
-        for name in archives
-        if files[name].foreign_header is not None or _is_late(files[name].header, sequence_of(name), headers)
-    }
+    return {name for name in archives if _is_late(files[name].header, sequence_of(name), headers)}
 
 
 def _is_late(header: FileHeader | None, sequence: int, headers: Mapping[int, FileHeader | None]) -> bool:
@@ -192,14 +190,16 @@ class _Headers:
     is_retained: bool
     files: Mapping[int, _File]  # data files, by sequence
     kept: Mapping[int, FileHeader]  # those that a former owner did not write when the directory was another's
-    named: Mapping[int, tuple[Ending, int]]  # how files ended, and which later one says so
-    promised: Mapping[int, int]  # identities of files that the footer before them tells of
+    named: Mapping[int, tuple[Ending, int]]  # how files ended, and which later one says so; 0 for the lock file
+    promised: Mapping[int, int]  # identities of files that the footer before them, or the lock file, tells of
     unnamed: Collection[int]  # those that must have been begun, though no other names them
     newest: FileHeader | None
     low_water: int
 
 
-def _surveyed(location: Location, asked: set[str], files: Mapping[str, _File], known: set[str]) -> Surveyed:
+def _surveyed(
+    location: Location, asked: set[str], files: Mapping[str, _File], known: set[str], witness: Witness | None
+) -> Surveyed:
     data_files = {sequence_of(name): file for name, file in files.items() if not _is_archive(name)}
     headers = {sequence: file.header for sequence, file in data_files.items() if file.header is not None}
     archived = [file.header for name, file in files.items() if file.header is not None and _is_archive(name)]
@@ -209,21 +209,28 @@ def _surveyed(location: Location, asked: set[str], files: Mapping[str, _File], k
     low_water = max((header.low_water for header in kept.values()), default=0)
     _check_lineage([(sequence_of(name), file.header) for name, file in files.items()], location, low_water)
     is_retained = location.identity in {*known, *(header.database.hex() for header in every)}
+    named = {
+        header.previous.sequence: (header.previous, sequence)
+        for sequence, header in sorted(kept.items(), reverse=True)
+        if header.previous.sequence
+    }
+    promised = (
+        promised_files(location.storage.disk(), location.directory, data_files, kept) if location.is_whole else {}
+    )
+    witness = witness if not is_retained and counts(witness, kept) else None
+    if witness is not None:
+        promised.setdefault(witness.last.sequence, witness.last.identity)
+        if witness.is_of_closed and witness.last.sequence >= max(kept, default=0):
+            named.setdefault(witness.last.sequence, (witness.last, 0))
     read = _Headers(
         location=location,
         database=location.identity if is_retained else _newest(every).database.hex() if every else "",
         is_retained=is_retained,
         files=data_files,
         kept=kept,
-        named={
-            header.previous.sequence: (header.previous, sequence)
-            for sequence, header in sorted(kept.items(), reverse=True)
-            if header.previous.sequence
-        },
-        promised=promised_files(location.storage.disk(), location.directory, data_files, kept)
-        if location.is_whole
-        else {},
-        unnamed=unnamed_files(location.storage.disk(), location.directory, data_files, kept)
+        named=named,
+        promised=promised,
+        unnamed=unnamed_files(location.storage.disk(), location.directory, data_files, kept, witness)
         if location.is_whole and not is_retained
         else (),
         newest=_newest(kept.values()) if kept else None,
@@ -251,7 +258,6 @@ def _is_archive(name: str) -> bool:
 def _part(read: _Headers, file: _File, *, is_archive: bool) -> FilePart:
     sequence, header = sequence_of(file.path.name), file.header
     previous, successor = read.named.get(sequence, (None, 0))
-    near = read.kept.get(successor, read.newest)
     identity = next((one.identity for one in (header, previous) if one is not None), read.promised.get(sequence))
     return FilePart(
         storage=read.location.storage,
@@ -262,14 +268,11 @@ def _part(read: _Headers, file: _File, *, is_archive: bool) -> FilePart:
         is_rotted=file.is_rotted,
         named=None if is_archive else previous,  # an archive is read as it was found
         identity=identity,
-        others=beginnings(read.kept) if identity is None else (),
-        next_commit=next_commit(read.kept, sequence) if identity is None else 0,
         is_promised=(sequence in read.promised or sequence in read.unnamed) and not is_archive,
         is_newest=not is_archive and not read.is_retained and (read.newest is None or sequence >= read.newest.sequence),
         is_archive=is_archive,
         is_retained=not is_archive and (read.is_retained or sequence < read.low_water),
         owner=header.owner if header else read.kept[successor].owner if successor else 0,
-        alignment=header.alignment if header else near.alignment if near else ALIGNMENT_MIN,
         bytes=file.bytes,
         failure=file.failure,
     )
@@ -277,7 +280,7 @@ def _part(read: _Headers, file: _File, *, is_archive: bool) -> FilePart:
 
 def _lost(read: _Headers) -> tuple[Lost, ...]:
     """Return the files that are named and not there; of retained ones, which go one by one, those in between."""
-    if not read.location.is_whole or not read.files:
+    if not read.location.is_whole or (read.is_retained and not read.files):
         return ()
     first, last = (min(read.files), max(read.files)) if read.is_retained else (read.low_water, SEQUENCE_MAX)
     missing = sorted({*read.named, *read.promised, *read.unnamed} - set(read.files))

@@ -18,7 +18,6 @@ from oms_journal.analysis.parts import FilePart
 from oms_journal.analysis.reading import Reading, opened
 from oms_journal.analysis.schema import Range
 from oms_journal.journal.errors import JournalError
-from oms_journal.journal.format.headers import align
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile
 
@@ -281,7 +280,7 @@ def _is_idle(part: FilePart, tail: Tail) -> bool:
         return False
     try:
         with DataFile(part.storage.disk(), part.path) as file:
-            return not any(file.file.read(FRAME_HEAD_BYTES, align(tail.end, part.alignment)))
+            return not any(file.file.read(FRAME_HEAD_BYTES, tail.end))
     except OSError:
         return False  # whoever looks into it finds out what is wrong
 

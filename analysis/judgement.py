@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from oms_journal.analysis.parts import Damage, FilePart
 from oms_journal.journal.format.footer import BadFooter, Summary
 from oms_journal.journal.format.frames import GAP
-from oms_journal.journal.format.headers import HEADERS_SIZE
+from oms_journal.journal.format.headers import ALIGNMENT_MAX, FRAMES_AT, HEADERS_SIZE
 from oms_journal.journal.format.records import decode_records
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.reading.evidence import Evidence, Expected, gather, is_padding
-from oms_journal.journal.reading.walk import BadPayload, Walk
+from oms_journal.journal.reading.evidence import Evidence, Expected, gather
+from oms_journal.journal.reading.walk import BadPayload, BadRange, Walk
 
 TORN, DAMAGED, GAPPED, MISSING, GONE, UNREADABLE = "torn", "damaged", "gap", "missing", "gone", "unreadable"
 KINDS = (TORN, DAMAGED, GAPPED, MISSING, GONE, UNREADABLE)
 ROTTED = "the header's copies do not both match their checksums"
-PADDING = "the bytes between two groups are not all zeros; nothing is lost"
+PADDING = "the bytes between the headers, or behind the payloads of a frame, are not as they were; nothing is lost"
 
 
 def damage(part: FilePart, kind: str, reason: str, start: int = 0, end: int = 0, archive: str = "") -> Damage:  # noqa: PLR0913
@@ -43,18 +43,19 @@ class Judged:
     found: Walk
     vouched: int  # frames that begin below this offset are known to be durable
     damages: tuple[Damage, ...]
+    ranges: Sequence[BadRange] = ()  # without a good frame
 
 
 def judge(data: bytes, part: FilePart, footer: Summary | BadFooter | None, identity: int) -> Judged:
     """Walk the file's bytes and sort out what is bad. `footer` is what stands at its end, good or not."""
     expected = Expected(
-        path=part.path,
         identity=identity,
-        header=part.header,
-        alignment=part.alignment,
+        alignment=part.header.alignment if part.header is not None else ALIGNMENT_MAX,
+        sequence=part.sequence,
         end=part.named.end if part.named is not None else None,
         is_promised=part.is_promised,
-        start=part.start,
+        start=max(FRAMES_AT, part.start),
+        header=part.header,
     )
     evidence = gather(data, expected, footer)
     found, vouched, footer, end = evidence.found, evidence.vouched, evidence.footer, evidence.end
@@ -73,7 +74,7 @@ def judge(data: bytes, part: FilePart, footer: Summary | BadFooter | None, ident
         )
     if part.is_rotted:
         damages.append(damage(part, DAMAGED if is_promised else TORN, ROTTED, end=HEADERS_SIZE))
-    return Judged(found, vouched, tuple(sorted(damages, key=lambda one: one.start)))
+    return Judged(found, vouched, tuple(sorted(damages, key=lambda one: one.start)), evidence.ranges)
 
 
 def ends_as(part: FilePart, identity: int, end: int, last_commit: int, chain: int) -> bool:
@@ -122,6 +123,4 @@ def _of_ranges(part: FilePart, evidence: Evidence) -> Iterator[Damage]:
         if bad.start >= evidence.vouched and not bad.is_frame:
             yield damage(part, TORN, bad.reason, bad.start, bad.end)
         else:
-            held_nothing = is_padding(bad, evidence.found, part.header, evidence.span.alignment)
-            reason = PADDING if held_nothing else bad.reason
-            yield damage(part, DAMAGED, reason, bad.start, bad.end)
+            yield damage(part, DAMAGED, bad.reason, bad.start, bad.end)

@@ -8,6 +8,7 @@ queue, queues                 -            operations on the messages of this qu
 operation                     -            ADD, DELIVER, DELETE, PUT, DROP: one, or several with commas
 fromSequence, toSequence      -            data files from this number on, and up to and with that one
 properties, payload, file     false        true puts that column into the schema
+terms                         false        true puts due, expiry, attempts and group into it
 mode                          PERMISSIVE   or FAILFAST: what cannot be read is left out, or is an error
 pushFilters                   see source   true takes filters from Spark also where Spark mixes them up
 storage.…                     -            for the remote file system: storage.key, storage.secret, storage.endpoint_url
@@ -33,7 +34,7 @@ from oms_journal.journal.operations import Operation
 SEQUENCE_MAX = 9_999_999_999
 FILES_MAX = ROWS_MAX = (1 << 31) - 1  # what Spark takes as a limit
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SHOWN = ("properties", "payload", "file")  # columns of operations that are there when they are asked for
+_SHOWN = ("properties", "payload", "file", "terms")  # columns of operations that are there when they are asked for
 _T = TypeVar("_T")
 
 

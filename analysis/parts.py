@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oms_journal.analysis.storage import Storage
-from oms_journal.journal.format.headers import ALIGNMENT_MIN, Ending, FileHeader
+from oms_journal.journal.format.headers import Ending, FileHeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,14 +19,11 @@ class FilePart:
     is_rotted: bool = False  # not both copies of the header are good
     named: Ending | None = None  # how it ended, as its successor's header says
     identity: int | None = None  # as its header or a neighbour says
-    others: tuple[tuple[int, int], ...] = ()  # (first commit, identity) of the others, where nobody tells its own
-    next_commit: int = 0  # likewise: no commit before the file before it was as high
     is_promised: bool = False  # its first group was durable: the file before it names it, or has been cleaned up
     is_newest: bool = False  # of its directory: somebody may be writing it
     is_archive: bool = False
     is_retained: bool = False  # not needed by its database any more, whatever is in it
     owner: int = 0  # of its header, else of its successor's
-    alignment: int = ALIGNMENT_MIN  # likewise
     bytes: int = 0  # when it was planned
     limit: int | None = None  # of a file that is being written: what is behind was not yet durable when it was planned
     start: int = 0  # frames before this offset are left out where the file is walked: they have been read already

@@ -74,7 +74,7 @@ class Payloads:
             yield 0, self._reading.data, slice(0, len(rows))
             return
         frames, first_rows = np.unique(self._frame[rows], return_index=True)
-        starts, ends = self._frames[frames], np.append(self._frames, self._reading.end)[frames + 1]
+        starts, ends = self._frames[frames], np.append(self._frames, self._reading.contents.end)[frames + 1]
         is_far = starts[1:] - ends[:-1] > HOLE_BYTES_MAX
         is_full = np.diff((starts - starts[0]) // RUN_BYTES_MAX) > 0
         firsts = np.append(0, np.flatnonzero(is_far | is_full) + 1)

@@ -37,9 +37,9 @@ def rate(
     """Return the operations and bytes of each queue in each bucket of time.
 
     A message that only a moved copy tells of counts at the time of its first ADD. The answer leaves out what was before
-    `since`. If the operations reach back farther than that, it knows the bytes of messages that went. `keys` are the
-    operations on keys alone. If you loaded those by themselves, pass them: it is faster. Raises ValueError for a width
-    that is not valid.
+    `since`. If a message was added before `since` and went after it, its bytes are known only if the operations reach
+    back to its ADD. `keys` are the operations on keys alone. If you loaded those by themselves, pass them: it is
+    faster. Raises ValueError for a width that is not valid.
     """
     events = messages(operations).select(
         "database",

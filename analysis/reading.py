@@ -24,13 +24,13 @@ from oms_journal.analysis.judgement import (
 from oms_journal.analysis.parts import Damage, FilePart
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, JournalError
-from oms_journal.journal.format.contents import Contents, empty_columns
+from oms_journal.journal.format.contents import Contents, empty_columns, with_lost_rows
 from oms_journal.journal.format.footer import BadFooter, Summary
-from oms_journal.journal.format.headers import HEADERS_SIZE, FileHeader
+from oms_journal.journal.format.headers import FRAMES_AT, HEADERS_SIZE, FileHeader
 from oms_journal.journal.format.records import BadRecord
 from oms_journal.journal.lock import read_holder
 from oms_journal.journal.reading.datafile import DataFile, Footer
-from oms_journal.journal.reading.evidence import looks_written
+from oms_journal.journal.reading.evidence import counts, first_identity, lost_in, was_written_on
 
 LOOKS_MAX = 3  # at a file that seems damaged, and may only have been changed while it was read
 
@@ -136,15 +136,26 @@ def _open(disk: Disk, part: FilePart) -> DataFile | None:
 def _read(file: DataFile, part: FilePart, *, is_thorough: bool) -> Reading:
     if part.header is None and file.is_zero():
         return _without_frames(file, part)
-    if part.identity is None:
+    part = _with_finished_header(file, part) if part.is_rotted else part
+    identity = part.identity if part.identity is not None else _first_identity(file, part)
+    if identity is None:
         return _without_identity(file, part)
-    footer = file.footer(identity=part.identity)
+    part = replace(part, identity=identity)
+    footer = file.footer(identity=identity)
     footer = footer.checked() if isinstance(footer, Footer) else footer
     if isinstance(footer, Footer) and agrees(footer, file, part):
-        return _sealed(file, part, footer, part.identity)
+        return _sealed(file, part, footer, identity)
     if footer is None and not part.is_rotted and not is_thorough and (scanned := _scanned(file, part)) is not None:
         return scanned
-    return walked(file, part, footer.summary if isinstance(footer, Footer) else footer, part.identity)
+    return walked(file, part, footer, identity)
+
+
+def _with_finished_header(file: DataFile, part: FilePart) -> FilePart:
+    """Return the file with its header, where that was only being written when the file was planned."""
+    first, second = file.headers()
+    if not isinstance(first, FileHeader) or first != second or first.identity != part.identity:
+        return part
+    return replace(part, header=first, is_rotted=False, owner=first.owner)
 
 
 def agrees(footer: Footer, file: DataFile, part: FilePart) -> bool:
@@ -175,16 +186,17 @@ def _sealed(file: DataFile, part: FilePart, footer: Footer, identity: int) -> Re
 def _scanned(file: DataFile, part: FilePart) -> Reading | None:
     """Return what the frames of a file say that has no footer; None where it is not whole."""
     data = file.bytes()
-    found = scan(data, part, part.header) if part.header is not None else None
-    if found is None:
+    header = part.header
+    found = scan(data, part, header) if header is not None else None
+    if header is None or found is None:
         return None
     try:
-        contents = found.builder.build_checked(found.end)
+        contents = found.builder.build_checked(found.end, header, data)
     except BadRecord:
         return None
     return Reading(
         part=part,
-        contents=replace(contents, has_gaps=found.has_gaps),
+        contents=contents,
         end=_limited(found.vouched, part),
         owner=found.owner,
         size=found.vouched,
@@ -192,17 +204,23 @@ def _scanned(file: DataFile, part: FilePart) -> Reading | None:
     )
 
 
-def walked(file: DataFile, part: FilePart, footer: Summary | BadFooter | None, identity: int) -> Reading:
-    """Return what a walk over all frames finds; `footer` is what stands at the end of the file."""
+def walked(file: DataFile, part: FilePart, footer: Footer | BadFooter | None, identity: int) -> Reading:
+    """Return what a walk over all frames finds; `footer` is what stands at the end of the file.
+
+    Where a good footer counts, it tells what the frames did that are gone.
+    """
     data = file.bytes()
-    judged = judge(data, part, footer, identity)
+    judged = judge(data, part, footer.summary if isinstance(footer, Footer) else footer, identity)
     found = judged.found
+    contents = found.builder.build(found.end)
+    if isinstance(footer, Footer) and counts(footer.summary, identity, part.named):
+        contents = with_lost_rows(contents, footer.contents(), lost_in(found, judged.ranges)) or contents
     return Reading(
         part=part,
-        contents=found.builder.build(found.end),
+        contents=contents,
         end=_limited(judged.vouched, part),
-        owner=found.frames[0].owner if found.frames else part.owner,
-        size=min(len(data), judged.vouched),
+        owner=part.header.owner if part.header is not None else part.owner,
+        size=max([frame.end for frame in found.frames if frame.offset < judged.vouched], default=FRAMES_AT),
         data=data,
         damages=judged.damages,
     )
@@ -220,6 +238,10 @@ def _without_frames(file: DataFile, part: FilePart) -> Reading:
     return Reading(part=part, damages=(damage(part, DAMAGED, "nothing but zeros where frames were promised", end=end),))
 
 
+def _first_identity(file: DataFile, part: FilePart) -> int | None:
+    return None if isinstance(file.header(), FileHeader) else first_identity(file.bytes(), part.sequence)
+
+
 def _without_identity(file: DataFile, part: FilePart) -> Reading:
     """Return what is to be said of a file whose header is lost, and which no neighbour knows.
 
@@ -228,7 +250,7 @@ def _without_identity(file: DataFile, part: FilePart) -> Reading:
     if isinstance(file.header(), FileHeader):
         return Reading(part=part)
     data = file.bytes()
-    is_written = looks_written(data, since=part.next_commit, others=part.others)
+    is_written = was_written_on(data, part.sequence)
     kind = DAMAGED if file.footer(identity=None) is not None or is_written else TORN
     reason = "neither copy of the header can be read, and no neighbour tells the file's identity"
     return Reading(part=part, damages=(damage(part, kind, reason, end=len(data.rstrip(b"\0"))),))

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from oms_journal.analysis.described import answers
 from oms_journal.analysis.messages import is_undelivered, latest_versions, messages
 from oms_journal.analysis.times import age
+from oms_journal.journal.format.headers import FRAMES_AT
 
 MESSAGE_OVERHEAD_BYTES = 120  # of a message that is written again, besides its payload
 KEY_BYTES = 300  # of a key that is written again, about
@@ -129,7 +130,9 @@ def _planned(facts: DataFrame, share: float, data_file_bytes: int) -> DataFrame:
     total, kept, place = F.sum("bytes").over(so_far), F.sum(_kept_bytes()).over(so_far), F.row_number().over(in_order)
     is_open = ~F.bool_or("active").over(so_far)
     is_dead_run = ~F.bool_or(F.col("needed") | F.col("active")).over(so_far)
-    is_sparse = kept <= F.lit(share) * total
+    # What is moved forward stands behind such headers again.
+    frames = F.sum(F.greatest(F.col("bytes") - FRAMES_AT, F.lit(0))).over(so_far)
+    is_sparse = kept <= F.lit(share) * frames
     is_many = (place >= SMALL_FILES_MIN) & (kept <= data_file_bytes // 2) & (total <= data_file_bytes)
     is_dead = (~F.col("needed") & ~F.col("active")).cast("long")
     return (

@@ -66,7 +66,24 @@ OPERATIONS = (
     Column(
         "hash",
         "bigint",
-        "ADD: XXH3 (64 bits) of the payload without properties; PUT: of the value; a signed number; else null",
+        "ADD: XXH3 (64 bits) of the payload without properties; PUT: of the value; a signed number; null where it "
+        "cannot be told, and for others",
+    ),
+    Column("due", "timestamp", "ADD: not handed out before this time; null for none, and for others", option="terms"),
+    Column(
+        "expiry", "timestamp", "ADD: not handed out from this time on; null for none, and for others", option="terms"
+    ),
+    Column(
+        "attempts",
+        "bigint",
+        "ADD: how often it had been handed out before; null where none is told, and for others",
+        option="terms",
+    ),
+    Column(
+        "group",
+        "string",
+        "ADD: its group of messages that go one after another; null for none, and for others",
+        option="terms",
     ),
     Column("file", "string", "name of the data file or archive", option="file"),
     Column(

@@ -10,9 +10,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import figures, machine, spark, table
+from bench import beside_embedded, figures, machine, spark, table
 from bench.broker import restart, stomp, takeover, units
-from bench.engine import beside, commits, cost, growth, memory, opening, verifying
+from bench.engine import beside, bytecodes, commits, consumers, cost, door, dumping, growth, memory, opening, verifying
 from bench.measure import Row, Settings
 from bench.raw import sync_seconds
 
@@ -32,13 +32,22 @@ PARTS: dict[str, dict[str, Group]] = {
         "add-many": commits.add_many,
         "reopen": opening.reopen,
         "memory": memory.memory,
+        "memory-slope": memory.slopes,
         "beside": beside.beside,
         "deliver": commits.deliver,
         "roll": opening.roll,
         "start": opening.start,
         "import": opening.imports,
         "verify": verifying.verify,
+        "dump": dumping.dump,
     },
+    "consumer": {
+        "bytecodes": bytecodes.bytecodes,
+        "consumers": consumers.consumers,
+        "cycle": commits.cycles,
+    },
+    "door": {"door": door.door},
+    "embedded": {"embedded": beside_embedded.embedded},
     "broker": {
         "broker": units.broker,
         "restart": restart.restart,
@@ -47,6 +56,8 @@ PARTS: dict[str, dict[str, Group]] = {
     },
     "spark": {"spark": spark.spark},
 }
+# What else a part says of how it was measured, behind the machine.
+REMARKS: dict[str, Callable[[], list[str]]] = {"embedded": beside_embedded.options}
 GROUPS = {name: group for part in PARTS.values() for name, group in part.items()}
 
 
@@ -61,10 +72,15 @@ def main() -> int:
         settings = replace(settings, rounds=arguments.rounds) if arguments.rounds else settings
         if arguments.readme:
             return _figures(settings, syncs, is_quick=arguments.quick)
-        described = [*machine.describe(directory, syncs), f"Measured {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"]
-        print("\n".join(described), end="\n\n", flush=True)
+        described = [
+            *machine.describe(directory, syncs),
+            f"Commit {figures.commit()}, measured {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {settings.rounds} rounds",
+        ]
+        groups = arguments.only or list(GROUPS)
+        remarks = [line for part, told in REMARKS.items() if set(PARTS[part]) & set(groups) for line in told()]
+        print("\n".join([*described, *remarks]), end="\n\n", flush=True)
         company = machine.Company()
-        found = _measure(settings, arguments.only or list(GROUPS))
+        found = _measure(settings, groups)
         rows = [row for group in found.values() for row in group]
         if (share := company.share()) is not None:
             described.append(f"Meanwhile others used {share:.0%} of the CPUs")
@@ -72,7 +88,7 @@ def main() -> int:
         shutil.rmtree(directory, ignore_errors=True)
     print("\n".join((table.text(rows), "", described[-1])))
     if arguments.json is not None:
-        document = {"machine": described, "rows": [table.as_dict(row) for row in rows]}
+        document = {"machine": [*described, *remarks], "rows": [table.as_dict(row) for row in rows]}
         arguments.json.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if arguments.write:
         _write(found, described)
@@ -83,7 +99,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", action="append", choices=list(GROUPS), help="measure these rows only (repeatable)")
     parser.add_argument("--quick", action="store_true", help="a look: few short rounds, little data")
-    parser.add_argument("--rounds", type=int, help="of each row, in the place of 7 (3 with --quick)")
+    parser.add_argument("--rounds", type=int, help="of each row, in the place of 9 (3 with --quick)")
     parser.add_argument("--directory", type=Path, help="where to measure; the system's temporary directory otherwise")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write machine and rows there too")
     parser.add_argument(
@@ -129,7 +145,8 @@ def _write(found: dict[str, list[Row]], described: list[str]) -> None:
     for part, groups in PARTS.items():
         if set(groups) <= set(found):
             rows = [row for group in groups for row in found[group]]
-            table.rewrite(PAGE, part, table.markdown(rows, described))
+            remarks = REMARKS[part]() if part in REMARKS else []
+            table.rewrite(PAGE, part, table.markdown(rows, [*described, *remarks]))
 
 
 if __name__ == "__main__":

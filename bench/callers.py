@@ -5,15 +5,19 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from bench.raw import METHODS, RawJournal
 from oms_journal import AsyncMessageDatabase, MessageDatabase
 from oms_journal.recovery.validation import validate_directory
 
 QUEUE = "bench"
+NOTHING_SECONDS = 0.001  # a consuming task that finds no message looks again after so long
+T = TypeVar("T")
+U = TypeVar("U")
 _numbers = itertools.count(1)
 
 
@@ -35,6 +39,20 @@ def frame_bytes(directory: Path, write: Callable[[MessageDatabase], object]) -> 
     return ends[1] - ends[0]
 
 
+def cycle(database: MessageDatabase, payload: bytes) -> None:
+    """Add a message, take it, deliver it."""
+    database.add(QUEUE, payload)
+    message = database.take(QUEUE)
+    assert message is not None
+    database.deliver(message)
+
+
+def batch_cycle(database: MessageDatabase, payloads: Sequence[bytes]) -> None:
+    """Add messages in one commit, take them, deliver them in another."""
+    database.add_many(QUEUE, payloads)
+    database.deliver_many(database.take_many(QUEUE, len(payloads)))
+
+
 @contextmanager
 def raw_journal(directory: Path, method: str) -> Iterator[RawJournal]:
     raw = RawJournal(scratch(directory, "raw"), METHODS[method])
@@ -54,6 +72,21 @@ def one_caller(write: Callable[[], object], seconds: float, clock: Callable[[], 
             write()
         count += 16
     return count / (now - began)
+
+
+def stage_rate(
+    prepare: Callable[[], Sequence[T]], stage: Callable[[Sequence[T]], U], clear: Callable[[U], object], seconds: float
+) -> float:
+    """Prepare things, let a stage have them, clear away what it leaves; return things a second of the stage's CPU."""
+    spent, count = 0.0, 0
+    while spent < seconds:
+        prepared = prepare()
+        began = time.thread_time()
+        left = stage(prepared)
+        spent += time.thread_time() - began
+        clear(left)
+        count += len(prepared)
+    return count / spent
 
 
 def many_threads(write: Callable[[], object], count: int, seconds: float) -> float:
@@ -132,6 +165,37 @@ class Tasks:
         stopping = True
         await asyncio.gather(*tasks)
         return added / (time.perf_counter() - began)
+
+    def cycle_rate(self, payload: bytes, count: int, seconds: float) -> float:
+        """Let tasks add messages, and as many others take and deliver; return messages added and delivered a second."""
+        return self._loop.run_until_complete(self._cycle_rate(payload, count, seconds))
+
+    async def _cycle_rate(self, payload: bytes, count: int, seconds: float) -> float:
+        stopping = False
+        done = 0
+
+        async def produce() -> None:
+            nonlocal done
+            while not stopping:
+                await self._database.add(QUEUE, payload)
+                done += 1
+
+        async def consume() -> None:
+            nonlocal done
+            while not stopping:
+                message = await self._database.take(QUEUE)
+                if message is None:
+                    await asyncio.sleep(NOTHING_SECONDS)
+                    continue
+                await self._database.deliver(message)
+                done += 1
+
+        began = time.perf_counter()
+        tasks = [asyncio.ensure_future(run()) for run in (produce, consume) for _ in range(count)]
+        await asyncio.sleep(seconds)
+        stopping = True
+        await asyncio.gather(*tasks)
+        return done / (time.perf_counter() - began)
 
     def waits(self, payload: bytes, count: int, until: Callable[[], bool]) -> list[float]:
         """Let tasks add messages until something is over; return how long each commit took, in seconds."""

@@ -41,9 +41,13 @@ def data_bytes(directory: Path) -> int:
     return sum(path.stat().st_size for path in data_files(directory))
 
 
-def add_batches(database: MessageDatabase, *, size: int, count: int, queues: Sequence[str] = (QUEUE,)) -> None:
-    """Add messages of one size in commits of many, to one queue after the other."""
-    payloads = [os.urandom(size)] * min(_BATCH_MESSAGES, -(-count // len(queues)))
+def add_batches(
+    database: MessageDatabase, *, size: int | Sequence[int], count: int, queues: Sequence[str] = (QUEUE,)
+) -> None:
+    """Add messages of one size, or of several in turn, in commits of many, to one queue after the other."""
+    each = [os.urandom(one) for one in ([size] if isinstance(size, int) else size)]
+    batch = min(_BATCH_MESSAGES, -(-count // len(queues)))
+    payloads = (each * (batch // len(each) + 1))[:batch]
     added = 0
     while added < count:
         for queue in queues:

@@ -1,10 +1,9 @@
 """The one table, for a terminal and for the page on benchmarks, and the same as JSON."""
 
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.measure import Row
+from bench.measure import BUSY, Row
 
 HEADS = ("what", "to reach", "measured (lowest to highest)", "raw limit", "ours", "met")
 
@@ -12,10 +11,13 @@ HEADS = ("what", "to reach", "measured (lowest to highest)", "raw limit", "ours"
 def cells(row: Row) -> tuple[str, ...]:
     """Return the row's cells, in the order of the heads."""
     bound = "" if row.bound is None else f"{'≤' if row.is_most else '≥'} {_number(row.bound)}{row.unit}"
+    if not row.measured:
+        return row.what, bound, row.note, row.raw, row.ours, ""
     low, high = _number(min(row.measured)), _number(max(row.measured))
     measured = f"{_number(row.median)}{row.unit} ({low} to {high})"
     met = {None: "", True: "yes", False: "NO"}[row.is_met]
-    return row.what, bound, measured, row.raw, row.ours, met
+    busy = BUSY if row.is_too_busy else ""
+    return row.what, bound, measured, row.raw, row.ours, ", ".join(filter(None, (met, busy)))
 
 
 def _number(value: float) -> str:
@@ -37,7 +39,7 @@ def markdown(rows: Sequence[Row], machine: Sequence[str]) -> str:
     lines = [HEADS, ("---",) * len(HEADS), *map(cells, rows)]
     table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
     described = "\n".join(f"- {line}" for line in machine)
-    notes = "\n".join(f"- {row.what}: {row.note}" for row in rows if row.note)
+    notes = "\n".join(f"- {row.what}: {row.note}" for row in rows if row.note and row.measured)
     return "\n\n".join(part for part in (described, table, notes) if part)
 
 
@@ -47,11 +49,12 @@ def as_dict(row: Row) -> dict[str, object]:
         "name": row.name,
         "what": row.what,
         "measured": list(row.measured),
-        "median": statistics.median(row.measured),
+        "median": row.median if row.measured else None,
         "unit": row.unit.strip(),
         "bound": row.bound,
         "is_most": row.is_most,
         "is_met": row.is_met,
+        "is_too_busy": row.is_too_busy,
         "raw": row.raw,
         "ours": row.ours,
         "note": row.note,

@@ -1,4 +1,4 @@
-"""What whoever is told a return code can do: a sentence for each, beside the vendor's words in `codes.py`.
+"""Advice for each return code: a sentence that says what to do, beside the vendor's words in `codes.py`.
 
 An error tells its code, the vendor's text, what is special about the case, and this. A code that says that nothing is
 wrong has none.

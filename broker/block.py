@@ -1,4 +1,4 @@
-"""The control block: what a caller says, and what it is answered. The only way into the broker.
+"""The control block: the fields of a call and of its answer. Every call of the broker is one.
 
 A field of characters holds what is printable, is never padded, and "" where nothing is said; a number
 is 0 where nothing is said. FIELDS has every field with its width, who sets it, and since which API

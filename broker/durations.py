@@ -1,17 +1,10 @@
-"""How long: durations as callers and attributes write them, and the clocks that lifetimes run on.
+"""How long: durations as callers and attributes write them, and when a lifetime is over.
 
 A duration is a number and S, M, H or D; without a letter it is seconds. Everything here is
 microseconds, as the time that the kernel is told.
-
-The pseudo-clock runs only while the broker is active and its store is connected, so that neither a
-crash nor days of downtime age a unit of work. It is written with every tick while something runs on
-it, and goes on after a restart from where it was written last: a crash costs it at most one tick
-interval, and what runs on it lives that much longer, never shorter. What is not persistent runs on a
-clock of its own, which the store does not stop.
 """
 
 import re
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -74,23 +67,6 @@ def parse_wait(text: str) -> WaitWord | int:
     if not 0 < microseconds <= DURATION_MAX:
         raise ValueError(f"WAIT={text} is not a time to wait for")
     return microseconds
-
-
-@dataclass(frozen=True, slots=True)
-class Clocks:
-    """The pseudo-clock, and the one of what is not persistent."""
-
-    persistent: int = 0
-    volatile: int = 0
-    is_connected: bool = True
-
-    def ticked(self, elapsed: int) -> "Clocks":
-        """Return the clocks so much later; the pseudo-clock stands still while the store is away."""
-        persistent = self.persistent + (elapsed if self.is_connected else 0)
-        return Clocks(persistent, self.volatile + elapsed, self.is_connected)
-
-    def connected(self, is_connected: bool) -> "Clocks":
-        return replace(self, is_connected=is_connected)
 
 
 def status_lifetime(multiple: int, lifetime: int, explicit: int) -> int:

@@ -1,4 +1,4 @@
-"""Where a server is, and why it was not reached, in words for people: whichever library asks, and what it calls it.
+"""Checks the address of a server, and says in words for people why a server was not reached.
 
 what is wrong                              what is told
 the address                                how one is written
@@ -20,7 +20,7 @@ _IN_TIME = "it gave no answer in time; is it overloaded, or is another program t
 _NO_HTTP = "what answers there speaks no HTTP; is it the port of STOMP, or another program's?"
 _HUNG_UP = "it ended the connection without an answer; a server with TLS is reached with https://"
 _NO_TLS = "it speaks no TLS; write http:// for a server without TLS-CERTIFICATE"
-_GONE = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
+_GONE = (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
 
 
 def checked_url(url: str, *, may_have_path: bool = False) -> str:
@@ -89,6 +89,11 @@ def reason_of(failure: BaseException) -> str:
     said = " ".join(f"{type(each).__name__} {each}" for each in chain).lower()
     is_hung_up = "disconnect" in said or "closed" in said or isinstance(failure, ConnectionError)
     return _HUNG_UP if is_hung_up else _NO_HTTP
+
+
+def is_refused(failure: BaseException) -> bool:
+    """Say whether the machine answers, and nobody listens at the port."""
+    return any(isinstance(each, ConnectionRefusedError) for each in _chain(failure))
 
 
 def _chain(failure: BaseException) -> Iterator[BaseException]:

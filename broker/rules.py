@@ -1,4 +1,4 @@
-"""What may be said together: function, option, CONV-ID and WAIT, and what each field may hold. A table, and its codes.
+"""The rules for a call: which fields go together, what each may hold, and the return code of each violation.
 
 Checked before anything is done, in this order; the first that is wrong answers:
 

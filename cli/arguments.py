@@ -1,4 +1,4 @@
-"""What is wrong with a command line, in our own words: the argument, what was expected, and what came.
+"""Errors of a command line: each names the argument, what was expected, and what came.
 
 What an argument may be is read where it is declared: in the annotations of the command's function. The library that
 parses the line says only that something is wrong.

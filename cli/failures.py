@@ -1,4 +1,4 @@
-"""What a failure means to the outside: one line on stderr and an exit code.
+"""The exit code of each failure, and the line on standard error that tells it.
 
     code  meaning
     0     done, or intact

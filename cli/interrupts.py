@@ -1,4 +1,4 @@
-"""Ctrl-C and its kin at a moment that suits: a commit that is interrupted has an unknown outcome."""
+"""Delays Ctrl-C and other signals until a commit is done: the outcome of an interrupted commit is unknown."""
 
 import os
 import select

@@ -12,16 +12,16 @@ SPOOL_DEFAULT = Path(
 
 Spool = Annotated[
     Path,
-    typer.Option("--spool", "-s", envvar="SPOOL_DIRECTORY", metavar="DIR", help="The spool directory."),
+    typer.Option("--spool", "-s", envvar="SPOOL_DIRECTORY", metavar="DIR", help="Use the database in this directory."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs; errors too.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs. Errors are JSON too.")]
 Wait = Annotated[
     float,
     typer.Option(
         "--wait",
         min=0,
         metavar="SECONDS",
-        help="Wait so long for a process that has the lock.",
+        help="Wait up to so many seconds while another process has the lock.",
     ),
 ]
 MaxDataFileSize = Annotated[
@@ -30,7 +30,7 @@ MaxDataFileSize = Annotated[
         "--max-data-file-size",
         envvar="MAX_DATA_FILE_SIZE",
         metavar="SIZE",
-        help="Size at which a data file is sealed (B, K, M, G).  [default: 25M]",
+        help="Seal a data file at this size, and begin the next one (B, K, M, G).  [default: 25M]",
     ),
 ]
 MaxMessageSize = Annotated[
@@ -39,7 +39,7 @@ MaxMessageSize = Annotated[
         "--max-message-size",
         envvar="MAX_MESSAGE_SIZE",
         metavar="SIZE",
-        help="The largest payload accepted, at most 1G.  [default: 6144000]",
+        help="Refuse payloads larger than this, at most 1G (B, K, M, G).  [default: 6144000]",
     ),
 ]
 Create = Annotated[
@@ -51,7 +51,7 @@ RetentionDirectory = Annotated[
         "--retention-directory",
         envvar="RETENTION_DIRECTORY",
         metavar="DIR",
-        help="Move files there instead of deleting them.",
+        help="Move data files into this directory instead of deleting them.",
     ),
 ]
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", show_default=False)]
@@ -59,9 +59,20 @@ BrokerUrl = Annotated[
     str | None,
     typer.Option(
         "--broker",
+        envvar="OMS_BROKER",
         metavar="URL",
-        help="A broker's HTTP address: QUEUE is one of its queues, or /service/CLASS/SERVER/SERVICE.",
+        help="Ask the broker at this HTTP address. QUEUE is one of its queues, or /service/CLASS/SERVER/SERVICE.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Say what would be done; change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Say what would be done, and change nothing.")]
+
+
+def broker_meant(ctx: typer.Context, broker: str | None) -> str | None:
+    """Return the broker's address, or None where a spool directory is meant.
+
+    OMS_BROKER does not count where --spool is on the command line.
+    """
+    source = {name: ctx.get_parameter_source(name) for name in ("broker", "spool")}
+    said = {name: found is not None and found.name == "COMMANDLINE" for name, found in source.items()}
+    return None if said["spool"] and not said["broker"] else broker

@@ -1,4 +1,4 @@
-"""What goes to standard output: JSON for programs, tables and lines for people.
+"""Prints to standard output: JSON for programs, tables and lines for people.
 
 Text that comes from a message, a queue's name or a file's name passes `printable` on its way to a
 terminal. Sizes and ages are shortened for people only.
@@ -126,6 +126,16 @@ def print_json_line(document: Mapping[str, Any]) -> None:
 def print_line(text: str = "") -> None:
     """Print one line of text, made harmless."""
     sys.stdout.write(printable(text) + "\n")
+
+
+def print_lines(texts: Iterable[str]) -> None:
+    """Print lines of text, made harmless."""
+    sys.stdout.write("".join([printable(text) + "\n" for text in texts]))
+
+
+def print_as_they_are(lines: Iterable[str]) -> None:
+    """Print lines that are harmless, each with its line end."""
+    sys.stdout.write("".join(lines))
 
 
 def print_bytes(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A progress bar on stderr for whatever takes longer than a moment, when stderr is a terminal."""
+"""A progress bar on standard error, if that is a terminal and the work takes longer than a moment."""
 
 import sys
 import threading

@@ -1,4 +1,7 @@
-"""Opening a spool directory from the command line, for writing or for looking."""
+"""Opening a spool directory from the command line, for writing or for looking.
+
+The engine is imported when a directory is opened: the help of a command needs none of it.
+"""
 
 import logging
 import os
@@ -7,30 +10,31 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from oms_journal.broker.records import MASTER, MASTER_KEY, RecordError
-from oms_journal.broker.store.start import LOADING_KEY
 from oms_journal.cli.failures import Usage
 from oms_journal.cli.output import counted, note
 from oms_journal.cli.progress import ProgressBar
-from oms_journal.database.database import MessageDatabase
-from oms_journal.database.lookup import look_up
-from oms_journal.database.options import ENVIRONMENT, Options
-from oms_journal.database.view import DatabaseView
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DatabaseLocked, DiskError, NotADatabase
-from oms_journal.journal.reading.message import Message
 from oms_journal.recovery.place import check_database
 from oms_journal.recovery.report import RecoveryReport
+
+if TYPE_CHECKING:
+    from oms_journal.database.database import MessageDatabase
+    from oms_journal.database.options import Options
+    from oms_journal.database.view import DatabaseView
+    from oms_journal.journal.reading.message import Message
 
 T = TypeVar("T")
 HOW = "--spool DIR or SPOOL_DIRECTORY"  # a directory is given
 RETRY_SECONDS = 0.05
 
 
-def engine_options(**named: Any) -> Options:
+def engine_options(**named: Any) -> "Options":
     """Return the engine's options: what was named, else the environment, else the defaults."""
+    from oms_journal.database.options import ENVIRONMENT, Options
+
     given = {name: value for name, value in named.items() if value is not None}
     said = {variable: os.environ[variable] for variable in ENVIRONMENT if os.environ.get(variable)}
     for name, value in given.items():
@@ -45,6 +49,8 @@ def engine_options(**named: Any) -> Options:
 
 def check_option(label: str, name: str, value: object, made: Callable[[], object] | None = None) -> None:
     """Usage where the value of an option of the engine is refused, by the name and the value that its giver knows."""
+    from oms_journal.database.options import Options
+
     try:
         Options.of(**{name: value}) if made is None else made()
     except ValueError as failure:
@@ -58,7 +64,7 @@ def check_option(label: str, name: str, value: object, made: Callable[[], object
 @contextmanager
 def database(
     spool: Path, *, begins: bool = False, repairs: bool = False, wait_seconds: float = 0.0, **named: Any
-) -> Iterator[MessageDatabase]:
+) -> "Iterator[MessageDatabase]":
     """Open the database with the lock, say what its recovery found, and close it at the end.
 
     Usage where there is none, unless the command `begins` one, and where it is a broker's, unless it only `repairs` it.
@@ -75,8 +81,11 @@ def database(
         yield db
 
 
-def _check_is_nobodys(db: MessageDatabase, spool: Path) -> None:
+def _check_is_nobodys(db: "MessageDatabase", spool: Path) -> None:
     """Raise Usage where the messages belong to a broker: its records would not fit them any more."""
+    from oms_journal.broker.records import MASTER, MASTER_KEY, RecordError
+    from oms_journal.broker.store.start import LOADING_KEY
+
     if db.get(LOADING_KEY) is not None:
         raise Usage(f"{spool} holds a broker's store whose load is not finished: repeat it; nothing was changed")
     value = db.get(MASTER_KEY)
@@ -94,7 +103,8 @@ def _check_is_nobodys(db: MessageDatabase, spool: Path) -> None:
     )
 
 
-def _opened(spool: Path, options: Options, wait_seconds: float) -> MessageDatabase:
+def _opened(spool: Path, options: "Options", wait_seconds: float) -> "MessageDatabase":
+    from oms_journal.database.database import MessageDatabase
 
     def opened() -> MessageDatabase:
         with ProgressBar() as progress:
@@ -116,9 +126,10 @@ def waited_for(opening: Callable[[], T], wait_seconds: float, is_locked: Callabl
 
 
 @contextmanager
-def view(spool: Path) -> Iterator[DatabaseView]:
+def view(spool: Path) -> "Iterator[DatabaseView]":
     """Open the database for looking: no lock, nothing is changed, it may be running."""
     require(spool)
+    from oms_journal.database.view import DatabaseView
 
     with show_warnings():
         with ProgressBar() as progress:
@@ -127,9 +138,10 @@ def view(spool: Path) -> Iterator[DatabaseView]:
             yield looking
 
 
-def looked_up(spool: Path, number: int) -> Message:
+def looked_up(spool: Path, number: int) -> "Message":
     """Return one undelivered message, found by the index file where there is one: no lock, nothing is changed."""
     require(spool)
+    from oms_journal.database.lookup import look_up
 
     with show_warnings():
         return look_up(spool, number)

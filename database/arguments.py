@@ -1,4 +1,4 @@
-"""What callers hand in, as plain values that nobody else can change afterwards. Refused here, asserted inside.
+"""Checks what callers hand in, and copies it into plain values that nobody else can change.
 
 Of a subclass only what it holds is taken: a text that compares or hashes as it likes reaches no index, and a list
 that reports another length than it has reaches no file. What can be iterated over is consumed here, once and whole,
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from operator import index
 
+from oms_journal.database.added import PLAIN_NUMBERS
 from oms_journal.journal.errors import InvalidName, LimitExceeded
 from oms_journal.journal.format.frames import OPERATIONS_MAX
 from oms_journal.journal.operations import encode_name
@@ -17,6 +18,7 @@ from oms_journal.journal.reading.message import Message
 Payload = bytes | bytearray | memoryview
 Number = int | Message
 NUMBERS_MAX = 100_000_000  # named in one call; those that are undelivered go into one commit
+MESSAGES = "message numbers or Messages"
 _SHOWN_MAX = 40  # characters of a value in an error
 
 
@@ -54,6 +56,11 @@ def asked_queue(queue: object) -> str | None:
     """Return the name of a queue that is asked for, None for every queue; TypeError, InvalidName."""
     if queue is None:
         return None
+    return named_queue(queue)
+
+
+def named_queue(queue: object) -> str:
+    """Return the name of the one queue that is asked for; TypeError, InvalidName."""
     name = plain_text(queue, "queue")
     encode_name(name, "queue name")
     return name
@@ -79,10 +86,24 @@ def flag(value: object, what: str) -> bool:
     return value
 
 
+def positive_count(value: object, what: str) -> int:
+    """Return a number of things, at least 1; TypeError, ValueError."""
+    if isinstance(value, bool | float | str | bytes) or not hasattr(type(value), "__index__"):
+        raise TypeError(f"{what} must be an int, not {shown(value)}")
+    count = int.__add__(index(value), 0)  # type: ignore[arg-type]  # a subclass of int as a plain one
+    if count < 1:
+        raise ValueError(f"{what} must be at least 1, not {count}")
+    return count
+
+
 def message_number(value: object, what: str = "number") -> int:
     """Return the number of a message from the number or the Message; TypeError."""
+    if type(value) is Message:
+        value = value[0]
     if type(value) is int:
         return value
+    if type(value) in PLAIN_NUMBERS:
+        return int(value)  # type: ignore[call-overload,no-any-return]
     if isinstance(value, Message):
         return message_number(value[0], f"{what}: the number of the Message")
     if not isinstance(value, bool | float | str | bytes) and hasattr(type(value), "__index__"):
@@ -92,9 +113,12 @@ def message_number(value: object, what: str = "number") -> int:
 
 def message_numbers(values: object, what: str = "numbers") -> list[int]:
     """Return the numbers of messages from numbers and Messages; TypeError, LimitExceeded."""
-    found = every(values, what, "message numbers or Messages", NUMBERS_MAX)
-    if set(map(type, found)) <= {int}:
+    found = every(values, what, MESSAGES, NUMBERS_MAX)
+    kinds = set(map(type, found))
+    if kinds <= {int}:
         return found  # type: ignore[return-value]
+    if kinds <= PLAIN_NUMBERS:
+        return list(map(int, found))  # type: ignore[arg-type]
     return [message_number(value, f"{what}[{place}]") for place, value in enumerate(found)]
 
 
@@ -120,6 +144,8 @@ def plain_properties(properties: object, what: str = "properties") -> dict[str, 
     if not isinstance(properties, Mapping):
         raise TypeError(f"{what} must map text to text, as in {{'key': 'value'}}, not {shown(properties)}")
     found = dict(properties) if type(properties) is dict else {key: properties[key] for key in properties}
+    if {*map(type, found), *map(type, found.values())} <= {str}:
+        return found
     return {
         plain_text(key, f"a key of {what}"): plain_text(value, f"a value of {what}") for key, value in found.items()
     }

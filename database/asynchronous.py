@@ -1,4 +1,4 @@
-"""The message database for asyncio: the same verbs, awaited.
+"""The message database for asyncio: the methods of `MessageDatabase`, awaited.
 
 Commits that tasks hand in during one turn of the event loop go out together (`loop.py`). What a caller hands in is
 copied or consumed when a verb is called, not when the coroutine that it returns is awaited: a buffer may be used
@@ -18,7 +18,9 @@ begins with the thread.
 
 import asyncio
 import contextlib
+import functools
 import threading
+import time
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -30,27 +32,45 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import count
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, repeat
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
-from oms_journal.database.arguments import Number, Payload, message_number, message_numbers, shown
+from oms_journal.database.added import Added, AddedMany, added_number, added_numbers
+from oms_journal.database.arguments import (
+    MESSAGES,
+    NUMBERS_MAX,
+    Number,
+    Payload,
+    every,
+    message_number,
+    message_numbers,
+    plain_text,
+    positive_count,
+    shown,
+)
 from oms_journal.database.block import CommitBlock, Operations
+from oms_journal.database.consumers import Taken, TakenMessage, receipts_of
+from oms_journal.database.consuming import AsyncConsuming, AsyncTaking
 from oms_journal.database.database import MessageDatabase, contended
-from oms_journal.database.drafting import first_number, number_range, removed_count
+from oms_journal.database.drafting import removed_count
+from oms_journal.database.handing import Handing
 from oms_journal.database.ledger import StaleDraft
+from oms_journal.database.limited import LimitedDrafting, write_in_turn_async
 from oms_journal.database.options import NamedOptions, Options
 from oms_journal.database.stats import CleanupReport, FileExplanation, Stats
+from oms_journal.database.terms import Time, new_terms
+from oms_journal.database.waiting import TaskWaiter, lease_microseconds, queue_names, task_name, waiting_seconds
+from oms_journal.index.table import MessageLocation
 from oms_journal.journal.background import yielding
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DatabaseClosed, JournalError
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.message import Message
-from oms_journal.journal.writing.draft import Draft
-from oms_journal.journal.writing.groups import AnyDraft
-from oms_journal.journal.writing.single import PlainAdds, QueueTemplate
+from oms_journal.journal.writing.draft import Draft, QueueTemplate, one_add
+from oms_journal.journal.writing.single import PlainAdds
 from oms_journal.recovery.place import directory_of
 from oms_journal.recovery.report import RecoveryReport
 from oms_journal.recovery.validation import Progress, no_progress
@@ -94,10 +114,10 @@ class Batch:
 
     def __init__(self, group: "LoopCommit") -> None:
         self._group = group
-        self.entries: list[tuple[AnyDraft, list[asyncio.Future[Any]]]] = []  # drafts, and who waits for each
+        self.entries: list[tuple[Draft, list[asyncio.Future[Any]]]] = []  # drafts, and who waits for each
 
     @property
-    def drafts(self) -> list[AnyDraft]:
+    def drafts(self) -> list[Draft]:
         return [draft for draft, _ in self.entries]
 
     def lead(self) -> None:
@@ -110,7 +130,8 @@ class Batch:
         """Wake the callers; one that was cancelled disturbs no other."""
         for draft, futures in self.entries:
             failure = draft.failure
-            for future, number in zip(futures, count(draft.first), strict=False):
+            numbers = count(draft.first) if failure is None else repeat(0)
+            for future, number in zip(futures, numbers, strict=False):
                 try:
                     if failure is None:
                         future.set_result(number)
@@ -147,7 +168,7 @@ class LoopCommit:
         self.is_closed = True
         self._thread.shutdown(wait=False)
 
-    def commit(self, draft: AnyDraft) -> "asyncio.Future[Any]":
+    def commit(self, draft: Draft) -> "asyncio.Future[Any]":
         """Return a future that is done when the draft is settled."""
         self._end_plain()  # what comes later is formed later
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -167,7 +188,8 @@ class LoopCommit:
         if self.plain:
             batch, weight = self._begin(), self._plain_bytes - self.room
             queues, payloads, futures = map(list, zip(*self.plain, strict=True))
-            draft = PlainAdds(queues, payloads, weight)
+            is_one = len(payloads) == 1
+            draft = one_add(queues[0], payloads[0]) if is_one else PlainAdds(queues, payloads, weight)
             draft.waiter = batch
             batch.entries.append((draft, futures))
             self.plain = []
@@ -263,7 +285,7 @@ class AsyncMessageDatabase:
         self._owns = owns
         self._opened: MessageDatabase | None = None
         self._commits: LoopCommit | None = None
-        self._withdrawn: set[Future[None]] = set()  # done when what a cancelled take got is given back
+        self._plain: LoopCommit | None = None  # the same, where no queue has a limit
 
     @classmethod
     def open(
@@ -302,6 +324,7 @@ class AsyncMessageDatabase:
         loop = asyncio.get_running_loop()
         self._opened = await asyncio.to_thread(self._opening)
         self._commits = LoopCommit(self._opened, loop)
+        self._plain = None if isinstance(self._opened.drafting, LimitedDrafting) else self._commits
         return self
 
     async def __aexit__(
@@ -323,40 +346,72 @@ class AsyncMessageDatabase:
         return self._opened
 
     @property
+    def _handing(self) -> Handing:
+        return self._database._handing
+
+    @property
     def recovery(self) -> RecoveryReport:
         """The report of the opening."""
         return self._database.recovery
 
-    def _commit(self, draft: AnyDraft) -> "asyncio.Future[None]":
+    def _commit(self, draft: Draft) -> "asyncio.Future[None]":
         if self._commits is None:
             raise _not_entered()
         return self._commits.commit(draft)
 
-    def add(
+    def add(  # noqa: PLR0913 - named, and most callers need none
         self,
         queue: str,
         payload: Payload,
         *,
         properties: Mapping[str, str] | None = None,
         producer_id: str | None = None,
-    ) -> Coroutine[Any, Any, int]:
+        wait: float | None = None,
+        delay: float | None = None,
+        at: Time | None = None,
+        expires: Time | None = None,
+        group: str | None = None,
+    ) -> Coroutine[Any, Any, Added]:
         """Add a message, and return its number. When you have awaited it, the message is durable.
 
-        As MessageDatabase.add.
+        As MessageDatabase.add. If you cancel the call while it waits for room, nothing is added.
         """
-        if properties is not None or producer_id is not None:
-            return self._added(self._database.drafting.add(queue, payload, properties, producer_id))
-        if self._commits is None:
-            raise _not_entered()
+        if delay is not None or at is not None or expires is not None or group is not None:
+            drafting = self._database.drafting
+            message = drafting.encode.message(queue, payload, properties, producer_id)
+            terms = new_terms(drafting.moment, delay, at, expires, group)
+            return self._added(drafting.add_on_terms(message, terms), wait)
+        if properties is not None or producer_id is not None or wait is not None:
+            return self._added(self._database.drafting.add(queue, payload, properties, producer_id), wait)
+        if self._plain is None:
+            return self._add_limited(queue, payload)
         if type(payload) is not bytes:
-            payload = self._commits.encode.payload(payload)
-        return self._add_plain(self._commits, queue, payload)
+            payload = self._plain.encode.payload(payload)
+        return self._add_plain(self._plain, queue, payload)
 
-    async def _added(self, draft: Draft) -> int:
+    def _add_limited(self, queue: str, payload: Payload) -> Coroutine[Any, Any, Added]:
+        """Add a message where queues have limits."""
+        commits, drafting = self._commits, self._database.drafting
+        if commits is None:
+            raise _not_entered()
+        if isinstance(drafting, LimitedDrafting) and drafting.limits.of(drafting.encode.queue(queue).name) is not None:
+            return self._added(drafting.add(queue, payload), None)
+        return self._add_plain(commits, queue, commits.encode.payload(payload))
+
+    def _added(self, draft: Draft, wait: float | None) -> Coroutine[Any, Any, Added]:
+        seconds = None if wait is None else waiting_seconds(wait)
+        return self._added_in_turn(draft, seconds)
+
+    async def _added_in_turn(self, draft: Draft, seconds: float | None) -> Added:
+        return added_number(await self._write(draft, seconds))
+
+    async def _write(self, draft: Draft, seconds: float | None) -> Draft:
+        if seconds is not None:
+            return await write_in_turn_async(self._database.drafting.ledger, draft, seconds, self._commit)
         await self._commit(draft)
-        return first_number(draft)
+        return draft
 
-    async def _add_plain(self, commits: LoopCommit, queue: str, payload: bytes) -> int:
+    async def _add_plain(self, commits: LoopCommit, queue: str, payload: bytes) -> Added:
         """Add one plain message: put among those of this turn without any further call."""
         encode = commits.encode
         template = (encode.templates.get(queue) if type(queue) is str else None) or encode.queue(queue)
@@ -368,65 +423,109 @@ class AsyncMessageDatabase:
         commits.room -= template.bound + size
         future: asyncio.Future[int] = commits.create_future()
         commits.plain.append((template, payload, future))  # in one step: an interrupt leaves no half of it
-        return await future
+        return Added(await future)
 
-    def add_many(
+    def add_many(  # noqa: PLR0913 - named, and most callers need none
         self,
         queue: str,
         payloads: Iterable[Payload],
         *,
         properties: Iterable[Mapping[str, str] | None] | None = None,
         producer_id: str | None = None,
-    ) -> Coroutine[Any, Any, range]:
+        wait: float | None = None,
+        delay: float | None = None,
+        at: Time | None = None,
+        expires: Time | None = None,
+        group: str | None = None,
+    ) -> Coroutine[Any, Any, AddedMany]:
         """Add all that an iterable gives in one commit. Await it for the numbers. As MessageDatabase.add_many.
 
         The call itself consumes the iterables, before you await it.
         """
-        return self._added_many(self._database.drafting.add_many(queue, payloads, properties, producer_id))
+        drafting = self._database.drafting
+        draft = drafting.add_many(
+            queue, payloads, properties, producer_id, lambda: new_terms(drafting.moment, delay, at, expires, group)
+        )
+        return self._added_many(draft, None if wait is None else waiting_seconds(wait))
 
-    async def _added_many(self, draft: Draft | None) -> range:
+    async def _added_many(self, draft: Draft | None, seconds: float | None) -> AddedMany:
         if draft is None:
             self._database.check_open()
-            return range(0)
-        await self._commit(draft)
-        return number_range(draft)
+        else:
+            draft = await self._write(draft, seconds)
+        return added_numbers(draft)
 
     def commit(self, *, producer_id: str | None = None) -> "AsyncCommitBlock":
         """Return a block that gathers operations. When you leave the block, it commits them as a whole."""
         return AsyncCommitBlock(self._database.commit(producer_id=producer_id), self._write_operations)
 
-    async def _write_operations(self, operations: Operations) -> range:
-        draft = self._database.drafting.operations(operations)
-        await self._commit(draft)
-        return number_range(draft)
+    async def _write_operations(self, operations: Operations) -> AddedMany:
+        draft, receipts = self._database.drafting.operations(operations), operations.receipts
+        self._handing.settle(receipts)
+        try:
+            await self._commit(draft)
+        except JournalError as failure:
+            self._handing.unsettle(receipts, failure)
+            raise
+        return added_numbers(draft)
 
     async def deliver(self, number: Number) -> bool:
         """Note that a consumer has acknowledged a message, named by its number or passed itself.
 
         As MessageDatabase.deliver. Returns False when the message was not undelivered. A commit block raises
-        NotUndelivered instead.
+        NotUndelivered instead. Raises LeaseEnded for a message whose lease has ended.
         """
+        if type(number) is TakenMessage:
+            return bool(await self._remove_taken(Operation.DELIVER, [number]))
         return bool(await self._remove(Operation.DELIVER, (message_number(number),)))
 
     async def delete(self, number: Number) -> bool:
         """Remove an undelivered message, named by its number or passed itself.
 
-        Returns False when it was not undelivered.
+        Returns False when it was not undelivered. Raises LeaseEnded as `deliver` does.
         """
+        if type(number) is TakenMessage:
+            return bool(await self._remove_taken(Operation.DELETE, [number]))
         return bool(await self._remove(Operation.DELETE, (message_number(number),)))
 
     def deliver_many(self, numbers: Iterable[Number]) -> Coroutine[Any, Any, int]:
-        """Deliver messages in one commit. Await it for how many of them were undelivered."""
-        return self._remove(Operation.DELIVER, message_numbers(numbers))
+        """Deliver messages in one commit. Await it for how many of them were undelivered.
+
+        Raises LeaseEnded as MessageDatabase.deliver_many.
+        """
+        return self._remove_taken(Operation.DELIVER, every(numbers, "numbers", MESSAGES, NUMBERS_MAX))
 
     def delete_many(self, numbers: Iterable[Number]) -> Coroutine[Any, Any, int]:
-        """Delete messages in one commit. Await it for how many of them were undelivered."""
-        return self._remove(Operation.DELETE, message_numbers(numbers))
+        """Delete messages in one commit. Await it for how many of them were undelivered. Raises LeaseEnded likewise."""
+        return self._remove_taken(Operation.DELETE, every(numbers, "numbers", MESSAGES, NUMBERS_MAX))
+
+    def _remove_taken(self, kind: Operation, given: Sequence[object]) -> Coroutine[Any, Any, int]:
+        """Remove messages, those among them that say themselves in whose hands they are only while they are there."""
+        numbers, receipts = message_numbers(given), receipts_of(given)
+        return self._remove_settled(kind, numbers, receipts) if receipts else self._remove(kind, numbers)
+
+    async def _remove_settled(self, kind: Operation, numbers: Sequence[int], receipts: Sequence[TakenMessage]) -> int:
+        self._handing.settle(receipts)
+        try:
+            removed = await self._remove(kind, numbers)
+        except JournalError as failure:
+            self._handing.unsettle(receipts, failure)
+            raise
+        for message in receipts:
+            message.holding = None
+        return removed
+
+    def purge(self, queue: str) -> Coroutine[Any, Any, int]:
+        """Delete all undelivered messages of a queue, as they are when the call begins, and return how many.
+
+        As MessageDatabase.purge. If you cancel the call, it goes on.
+        """
+        return self._off_loop(lambda: self._database.purge(queue))
 
     async def _remove(self, kind: Operation, numbers: Sequence[int]) -> int:
         self._database.check_open()
-        for _ in range(REMOVAL_ATTEMPTS_MAX):
-            draft = self._database.drafting.removal(kind, numbers)
+        for attempt in range(REMOVAL_ATTEMPTS_MAX):
+            draft = self._database.drafting.removal(kind, numbers, again=attempt > 0)
             if draft is None:
                 return 0
             try:
@@ -489,6 +588,14 @@ class AsyncMessageDatabase:
         """
         return self._database.numbers(queue)
 
+    def ready_count(self, queue: str) -> int:
+        """Return how many messages of a queue can be handed out now. Not awaited: the count is in memory."""
+        return self._database.ready_count(queue)
+
+    async def oldest_age(self, queue: str) -> float | None:
+        """Return how many seconds ago the oldest undelivered message of a queue was added. None when there is none."""
+        return await self._off_loop(lambda: self._database.oldest_age(queue))
+
     def queues(self) -> dict[str, int]:
         """Return how many messages are undelivered in each queue that has any.
 
@@ -496,53 +603,141 @@ class AsyncMessageDatabase:
         """
         return self._database.queues()
 
-    async def take(self, queue: str) -> Message | None:
+    async def take(
+        self, queue: str | Sequence[str], *, wait: float = 0.0, lease: float | None = None
+    ) -> Message | None:
         """Hand the queue's next message to you only, until you release or remove it. Returns None when there is none.
 
-        If you cancel the call, the database takes the message back.
+        `wait`, `lease` and several queues as MessageDatabase.take. If you cancel the call, the database takes the
+        message back.
         """
+        handing = self._handing
+        if wait != 0 or lease is not None or type(queue) is not str:
+            asked, seconds = queue_names(queue), waiting_seconds(wait)
+            return await self._take(asked, seconds, None if lease is None else lease_microseconds(lease))
         while True:
-            withdrawn = [*self._withdrawn]
-            message = await self._taken(queue)
-            if message is not None or not withdrawn:
-                return message
-            # What a cancelled call had got was not back yet, and may be what this one looked for.
-            await asyncio.wait([asyncio.wrap_future(returned) for returned in withdrawn])
+            found = handing.take_now(queue, task_name())
+            if found is None or isinstance(found, Message):
+                return found
+            messages = await self._read_taken([found])
+            if messages:
+                return handing.with_attempts(messages[0])
 
-    async def _taken(self, queue: str) -> Message | None:
-        database, taking = self._database, Future[Message | None]()
+    async def peek(self, queue: str) -> Message | None:
+        """Return the message that `take` would hand out next, and do not take it. Returns None when there is none."""
+        return await self._off_loop(lambda: self._database.peek(queue))
 
-        def take() -> None:
+    async def _take(self, queues: Sequence[str], seconds: float, lease: int | None) -> TakenMessage | None:
+        """Hand out the next message of the first of the queues that has one, with its receipt; wait for it so long."""
+        handing, until = self._handing, time.monotonic() + seconds
+        while True:
+            waiter = TaskWaiter(queues)
             try:
-                taking.set_result(database.take(queue))
-            except BaseException as failure:
-                taking.set_exception(failure)
+                place = handing.begin(waiter, is_waiting=seconds > 0)
+                while place is None and (left := until - time.monotonic()) > 0:
+                    await waiter.sleep(left)
+                    place = handing.end_sleep(waiter)
+                if place is None:
+                    place = handing.end_wait(waiter)
+                if place is None:
+                    return None
+                found = handing.read_now([place])
+                if found is None:
+                    found = await self._off_loop(functools.partial(handing.read, [place]))
+                if found and (taken := handing.receipt(found[0], lease)) is not None:
+                    return taken
+            except BaseException:
+                handing.give_up(waiter)
+                raise
 
+    async def take_many(
+        self, queue: str, count: int, *, wait: float = 0.0, lease: float | None = None
+    ) -> list[Message]:
+        """Hand the queue's next messages to you only, at most `count`, in order. Returns [] when there is none.
+
+        `wait` and `lease` as MessageDatabase.take_many. If you cancel the call, the database takes all of them back.
+        """
+        handing, name, wanted = self._handing, plain_text(queue, "queue"), positive_count(count, "count")
+        seconds, until = waiting_seconds(wait), None if lease is None else lease_microseconds(lease)
+        numbers: list[int] = []
+        messages: list[Message] = []
         try:
-            # Shielded: a thread that never began would leave nothing that says so.
-            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, take))
-            return taking.result()
+            while len(messages) < wanted:
+                if places := handing.places(name, wanted - len(messages), task_name()):
+                    found = handing.read_now(places) or await self._read_taken(places)  # which gives back itself
+                    numbers += [message.number for message in found]
+                    messages += handing.receipts(found, until)
+                elif messages or not seconds or (first := await self._take((name,), seconds, until)) is None:
+                    break
+                else:
+                    messages.append(first)
+                    numbers.append(first.number)
         except BaseException:
-            # The thread may have the message by now, or get it yet: it would be nobody's.
-            self._withdraw(database, taking)
+            handing.give_back(numbers)
+            raise
+        return messages
+
+    def consume(self, queue: str | Sequence[str], *, lease: float | None = None) -> AsyncIterator[Message]:
+        """Go through the messages of a queue with `async for`, until the database is closed.
+
+            async for message in db.consume("orders"):
+                ...
+                await db.deliver(message)
+
+        As MessageDatabase.consume.
+        """
+        queues, until = queue_names(queue), None if lease is None else lease_microseconds(lease)
+        return AsyncConsuming(lambda wait: self._take(queues, wait, until), self._handing.release_if_held)
+
+    def taking(
+        self, queue: str | Sequence[str], *, wait: float = 0.0, lease: float | None = None
+    ) -> contextlib.AbstractAsyncContextManager[Message | None]:
+        """Take one message for an `async with` block. It is delivered at the end of the block, and durable then.
+
+            async with db.taking("orders", wait=10) as message:
+                ...
+
+        As MessageDatabase.taking.
+        """
+        queues, seconds = queue_names(queue), waiting_seconds(wait)
+        until = None if lease is None else lease_microseconds(lease)
+        give_back = self._handing.release_if_held
+        return AsyncTaking(lambda: self._take(queues, seconds, until), self._deliver_if_held, give_back)
+
+    async def _deliver_if_held(self, message: TakenMessage) -> None:
+        if self._handing.is_settled_by(message):
+            await self.deliver(message)
+
+    def extend(self, message: Message, seconds: float) -> None:
+        """Let the lease on a message end so many seconds from now. Raises LeaseEnded. Not awaited: that is in memory.
+
+        Raises ValueError for a message that you took without a lease.
+        """
+        self._database.extend(message, seconds)
+
+    def taken(self, queue: str | None = None) -> list[Taken]:
+        """Return which messages of a queue, or of all queues, are taken, by whom and since when. Not awaited."""
+        return self._database.taken(queue)
+
+    async def _read_taken(self, places: Sequence[MessageLocation]) -> list[Message]:
+        """Read messages that are taken, in a thread; what a caller does not wait for any more is given back."""
+        try:
+            return await self._off_loop(lambda: self._handing.read(places))
+        except BaseException:
+            self._handing.give_back([place.number for place in places])
             raise
 
-    def _withdraw(self, database: MessageDatabase, taking: "Future[Message | None]") -> None:
-        """Give back what a call got, or gets, that nobody waits for any more."""
-        returned = Future[None]()
-        self._withdrawn.add(returned)
+    def release(self, number: Number, *, delay: float = 0.0, reason: str = "") -> bool:
+        """Give back a message that you took. Returns False when it was not taken. Not awaited: that is in memory.
 
-        def give_back(taken: "Future[Message | None]") -> None:
-            if taken.exception() is None and (message := taken.result()) is not None:
-                database.give_back(message)
-            self._withdrawn.discard(returned)
-            returned.set_result(None)
+        As MessageDatabase.release.
+        """
+        return self._database.release(number, delay=delay, reason=reason)
 
-        taking.add_done_callback(give_back)
-
-    def release(self, number: Number) -> bool:
-        """Give back a message that you took. Returns False when it was not taken. Not awaited: that is in memory."""
-        return self._database.release(number)
+    def requeue(self, numbers: Iterable[Number]) -> Coroutine[Any, Any, list[int]]:
+        """Put dead letters back at the end of the queues that they came from. As MessageDatabase.requeue."""
+        known = message_numbers(numbers)
+        return self._off_loop(lambda: self._database.requeue(known))
 
     async def held(self, queue: str | None = None) -> list[Message]:
         """Return the undelivered messages that are held back. They may have been delivered already."""
@@ -587,7 +782,7 @@ def _not_entered() -> JournalError:
 class AsyncCommitBlock:
     """A commit of several operations: gathered as in CommitBlock, written when the block is left."""
 
-    def __init__(self, block: CommitBlock, write: Callable[[Operations], Awaitable[range]]) -> None:
+    def __init__(self, block: CommitBlock, write: Callable[[Operations], Awaitable[AddedMany]]) -> None:
         self._block = block
         self._write = write
 
@@ -599,4 +794,5 @@ class AsyncCommitBlock:
     ) -> None:
         operations = self._block.ended()
         if kind is None and not operations.is_empty():
-            self._block.numbers = await self._write(operations)
+            added = await self._write(operations)
+            self._block.numbers, self._block.is_repeat = added.numbers, added.is_repeat

@@ -9,18 +9,20 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple
 
-import numpy as np
-
-from oms_journal.database.arguments import Number, Payload, message_number, message_numbers, shown
+from oms_journal.database.added import AddedMany
+from oms_journal.database.arguments import MESSAGES, NUMBERS_MAX, Number, Payload, every, message_numbers, shown
+from oms_journal.database.consumers import TakenMessage, receipts_of
 from oms_journal.database.encode import Encoder, NewMessage
-from oms_journal.database.ledger import IndexChanges, Run
+from oms_journal.database.ledger import REMOVAL, IndexChanges, TermsOfRun, removal_set
+from oms_journal.database.terms import Time, new_terms
 from oms_journal.index.duplicates import Scope, digest
+from oms_journal.index.readiness import Moment, NewTerms
 from oms_journal.index.table import NUMBER_MAX
 from oms_journal.journal.errors import DuplicateConflict, InvalidName, NotUndelivered, OutsideBlock
 from oms_journal.journal.format.headers import xxh3
-from oms_journal.journal.format.records import NUMBER, WHOLE_COMMIT, Added, Numbers
+from oms_journal.journal.format.records import NUMBER, WHOLE_COMMIT, WITHOUT_TERMS, Added, TermColumns
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import CommitBuilder, Draft
+from oms_journal.journal.writing.draft import CommitBuilder, Draft, Run
 
 
 class NewValue(NamedTuple):
@@ -47,18 +49,21 @@ class Operations:
     values: list[tuple[bytes, NewValue | None]] = field(default_factory=list)  # None drops the key
     producer: bytes = b""  # one identifier for the whole commit
     is_by_queue: bool = False  # it stands for each queue's messages by themselves
+    receipts: list[TakenMessage] = field(
+        default_factory=list
+    )  # of its removals, those that say in whose hands they are
     gone: list[int] = field(default_factory=list)  # removals that only a resend may have: the first has done them
 
     def is_empty(self) -> bool:
         return not (self.messages or self.removals or self.values or self.gone)
 
-    def compose(self) -> Draft:
+    def compose(self, now: int = 0) -> Draft:
         """Return the draft; LimitExceeded when it is too much for one commit."""
         composer = CommitBuilder()
         runs = self._compose_adds(composer)
         removed = list(self.gone)
         for (kind, queue), numbers in self._removals().items():
-            composer.remove(kind, queue, _ascending(numbers))
+            composer.remove(kind, queue, removal_set(numbers))
             removed += numbers
         latest = dict(self.values)
         for key, value in latest.items():
@@ -68,14 +73,20 @@ class Operations:
                 self._check_numbers(value)
                 composer.put(key, value.data, numbers_at=value.numbers_at)
         draft = composer.draft()
-        draft.effect = IndexChanges(
-            runs=runs,
-            removed=_ascending(removed) if removed else None,
-            is_strict=True,
-            puts=[key for key, value in latest.items() if value is not None],
-            drops=[key for key, value in latest.items() if value is None],
-            identifiers=self._identifiers(),
-        )
+        draft.runs, draft.shape.is_strict = runs, True
+        if removed:
+            draft.removed = removal_set(removed)
+        identifiers, terms = self._identifiers(), self._terms_of_runs()
+        if latest or identifiers or terms:
+            draft.effect = IndexChanges(
+                puts=[key for key, value in latest.items() if value is not None],
+                drops=[key for key, value in latest.items() if value is None],
+                identifiers=identifiers,
+                terms=terms,
+                time=now,
+            )
+        elif removed:
+            draft.effect = REMOVAL
         return draft
 
     def _removals(self) -> dict[tuple[Operation, bytes], list[int]]:
@@ -94,24 +105,54 @@ class Operations:
                 )
 
     def _compose_adds(self, composer: CommitBuilder) -> list[Run]:
-        runs = []
+        runs: list[Run] = []
         for start, end in self._runs():
             part = self.messages[start:end]
             head = part[0]
             has_properties = any(message.properties for message in part)
-            is_whole = bool(self.producer) and not start and not self.is_by_queue
+            terms = self._terms(part)
             composer.add(
                 Added(
                     queue=head.queue,
                     payloads=[message.payload for message in part],
                     properties=[message.properties for message in part] if has_properties else None,
-                    producer=self.producer if is_whole or self.is_by_queue else head.producer,
-                    flags=WHOLE_COMMIT if is_whole else 0,
+                    producer=self.producer or head.producer,
+                    flags=WHOLE_COMMIT if self.producer and not self.is_by_queue else 0,
+                    terms=terms,
                 )
             )
             sizes = [len(message.payload) + len(message.properties) for message in part]
-            runs.append(Run(head.template, sizes))
+            runs.append((head.template, sizes))
         return runs
+
+    def _terms(self, part: Sequence[NewMessage]) -> TermColumns:
+        """Return the terms of messages that share a record."""
+        given = [message.terms for message in part if message.terms is not None]
+        if not given:
+            return WITHOUT_TERMS
+        return TermColumns(
+            due=[terms.due for terms in given if terms.due is not None],
+            expiry=[terms.expiry for terms in given if terms.expiry is not None],
+            groups=[terms.group for terms in given if terms.group is not None],
+        )
+
+    def _terms_of_runs(self) -> list[TermsOfRun]:
+        """Return the terms of the messages, those together that are the same."""
+        found: list[TermsOfRun] = []
+        for distance, message in enumerate(self.messages):
+            if message.terms is None:
+                continue
+            before = found[-1] if found else None
+            if (
+                before is not None
+                and before.terms is message.terms
+                and before.queue is message.template
+                and before.distance + before.messages == distance
+            ):
+                found[-1] = before._replace(messages=before.messages + 1)
+            else:
+                found.append(TermsOfRun(distance, 1, message.template, message.terms))
+        return found
 
     def _runs(self) -> list[tuple[int, int]]:
         """Return where neighbouring messages can share a record."""
@@ -120,7 +161,7 @@ class Operations:
         for end in range(1, len(self.messages) + 1):
             if end < len(self.messages):
                 a, b = self.messages[start], self.messages[end]
-                if a.queue == b.queue and not a.producer and not b.producer:
+                if a.queue == b.queue and not a.producer and not b.producer and _are_alike(a.terms, b.terms):
                     continue
             runs.append((start, end))
             start = end
@@ -146,15 +187,18 @@ class Operations:
         )
 
 
+def _are_alike(a: NewTerms | None, b: NewTerms | None) -> bool:
+    """Say whether messages with these terms can share a record: it says of all or of none when it is due."""
+    if a is None or b is None or a is b:
+        return a is b
+    return [value is None for value in a[:3]] == [value is None for value in b[:3]]
+
+
 def _once(identifiers: list[tuple[Scope, int, int, int]]) -> list[tuple[Scope, int, int, int]]:
     """Return the identifiers, each of which stands once in a commit. DuplicateConflict."""
     if len({scope for scope, *_ in identifiers}) < len(identifiers):
         raise DuplicateConflict("a producer identifier stands twice in one commit; nothing was written")
     return identifiers
-
-
-def _ascending(numbers: Sequence[int]) -> Numbers:
-    return np.array(sorted(set(numbers)), np.uint64)
 
 
 def _numbers_at(given: object) -> Sequence[tuple[int, int]]:
@@ -177,8 +221,8 @@ class CommitBlock:
         commit.add_many("orders", (b"...", b"..."))
         commit.put("state", b"...")
 
-    Afterwards `numbers` holds the numbers of the added messages, in order. For a repeated producer identifier it holds
-    the number of the first message.
+    Afterwards `numbers` holds the numbers of the added messages, in order. `is_repeat` says whether a known producer
+    identifier came again: then nothing was written, and `numbers` are those of the first time.
 
     If a message that you remove is gone, leaving the block raises NotUndelivered. Then nothing of the commit is
     written, and the error says which message it was (`MessageDatabase.deliver` returns False there).
@@ -187,57 +231,94 @@ class CommitBlock:
     since nothing would write them. A call that is refused puts nothing into the commit.
     """
 
-    def __init__(self, encode: Encoder, write: Callable[[Operations], range], producer: bytes) -> None:
+    def __init__(
+        self,
+        encode: Encoder,
+        write: Callable[[Operations], AddedMany],
+        producer: bytes,
+        moment: Callable[[], Moment],
+    ) -> None:
         self._encode = encode
+        self._moment = moment
         self._write = write
         self._is_entered = self._has_ended = False
         self._removed: set[int] = set()
         self.operations = Operations(producer=producer)
         self.numbers: range = range(0)
+        self.is_repeat = False
 
-    def add(
+    def add(  # noqa: PLR0913 - named, and most callers need none
         self,
         queue: str,
         payload: Payload,
         *,
         properties: Mapping[str, str] | None = None,
         producer_id: str | None = None,
+        delay: float | None = None,
+        at: Time | None = None,
+        expires: Time | None = None,
+        group: str | None = None,
     ) -> None:
-        """Add a message to the commit. Raises TypeError, InvalidName and LimitExceeded."""
+        """Add a message to the commit.
+
+        `delay`, `at`, `expires` and `group` as MessageDatabase.add. A delay begins when you call this.
+
+        Raises TypeError, ValueError, InvalidName and LimitExceeded.
+        """
         if producer_id is not None and self.operations.producer:
             raise InvalidName("the commit has a producer identifier of its own, which covers its messages too")
         message = self._encode.message(queue, payload, properties, producer_id)
-        self._open.messages.append(message)
+        terms = new_terms(self._moment, delay, at, expires, group)
+        self._open.messages.append(message if terms is None else message._replace(terms=terms))
 
-    def add_many(self, queue: str, payloads: Iterable[Payload]) -> None:
-        """Add all messages that an iterable gives to the commit. Raises TypeError, InvalidName and LimitExceeded."""
+    def add_many(  # noqa: PLR0913 - named, and most callers need none
+        self,
+        queue: str,
+        payloads: Iterable[Payload],
+        *,
+        delay: float | None = None,
+        at: Time | None = None,
+        expires: Time | None = None,
+        group: str | None = None,
+    ) -> None:
+        """Add all messages that an iterable gives to the commit.
+
+        `delay`, `at`, `expires` and `group` are those of each of them, as MessageDatabase.add.
+
+        Raises TypeError, ValueError, InvalidName and LimitExceeded.
+        """
         template, plain = self._encode.queue(queue), self._encode.payloads(payloads)
         messages = [self._encode.encoded(template, payload, None, "properties") for payload in plain]
+        terms = new_terms(self._moment, delay, at, expires, group)
+        if terms is not None:
+            messages = [message._replace(terms=terms) for message in messages]
         self._open.messages.extend(messages)
 
     def deliver(self, number: Number) -> None:
         """Deliver a message in the commit, named by its number or passed itself.
 
-        Raises NotUndelivered when it is gone already.
+        Raises NotUndelivered when it is gone already. If the lease on a message that you pass has ended by the end of
+        the block, the block raises LeaseEnded, and nothing of it is written.
         """
-        self._remove(Operation.DELIVER, [message_number(number)])
+        self._remove(Operation.DELIVER, [number])
 
     def delete(self, number: Number) -> None:
         """Delete a message in the commit, named by its number or passed itself.
 
         Raises NotUndelivered when it is gone already.
         """
-        self._remove(Operation.DELETE, [message_number(number)])
+        self._remove(Operation.DELETE, [number])
 
     def deliver_many(self, numbers: Iterable[Number]) -> None:
         """Deliver messages in the commit. Raises NotUndelivered when one of them is gone already."""
-        self._remove(Operation.DELIVER, message_numbers(numbers))
+        self._remove(Operation.DELIVER, every(numbers, "numbers", MESSAGES, NUMBERS_MAX))
 
     def delete_many(self, numbers: Iterable[Number]) -> None:
         """Delete messages in the commit. Raises NotUndelivered when one of them is gone already."""
-        self._remove(Operation.DELETE, message_numbers(numbers))
+        self._remove(Operation.DELETE, every(numbers, "numbers", MESSAGES, NUMBERS_MAX))
 
-    def _remove(self, kind: Operation, numbers: Sequence[int]) -> None:
+    def _remove(self, kind: Operation, given: Sequence[object]) -> None:
+        numbers = message_numbers(given)
         operations, queues = self._open, self._encode.queues_of(numbers)
         found: dict[bytes, list[int]] = {}
         gone: list[int] = []
@@ -252,6 +333,7 @@ class CommitBlock:
                 gone.append(number)  # refused on leaving, unless the identifier is known
             else:
                 found.setdefault(queue, []).append(number)
+        operations.receipts.extend(receipts_of(given))
         operations.gone.extend(gone)
         operations.removals.extend([Removal(kind, queue, mine) for queue, mine in found.items()])
         self._removed |= seen
@@ -294,7 +376,8 @@ class CommitBlock:
     ) -> None:
         self._has_ended = True  # on the first line: whatever interrupts the next, nothing more is taken
         if kind is None and not self.operations.is_empty():
-            self.numbers = self._write(self.operations)
+            added = self._write(self.operations)
+            self.numbers, self.is_repeat = added.numbers, added.is_repeat
 
     def ended(self) -> Operations:
         """Return what was gathered. From now on the block gathers no more. For the layers of the engine itself."""

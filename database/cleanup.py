@@ -47,8 +47,10 @@ from oms_journal.database.options import Options
 from oms_journal.database.queries import DatabaseState, find, held_count
 from oms_journal.database.reading import read_many, read_value
 from oms_journal.database.stats import CleanupReport, data_sequences, file_facts
+from oms_journal.index import returned
 from oms_journal.index.duplicates import KEY_PREFIX, carried
 from oms_journal.index.keyed import Version
+from oms_journal.index.live import Index
 from oms_journal.index.table import MessageLocation
 from oms_journal.journal import names
 from oms_journal.journal.background import yielding
@@ -60,7 +62,7 @@ from oms_journal.journal.format.records import MOVED, Added, encode_low_water, e
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import LOW_WATER_KEY
 from oms_journal.journal.reading.datafile import DataFile
-from oms_journal.journal.reading.message import Message
+from oms_journal.journal.reading.message import Message, record_key, term_columns
 from oms_journal.journal.reading.neighbours import files_of_passed_owners, splits
 from oms_journal.journal.reserve import NO_SPACE
 from oms_journal.journal.writing.draft import CommitBuilder, Draft
@@ -169,7 +171,7 @@ class CleanupContext:
     """What clean-up needs of a database."""
 
     state: Callable[[], DatabaseState]
-    write: Callable[[Draft], None]
+    write: Callable[[Draft], object]
     holding: Holds
     journal: Journal
     options: Options
@@ -492,15 +494,17 @@ class Cleanup:
                 raise
 
     def _carrying(self, state: DatabaseState, mark: int) -> Draft:
-        """Return the draft of a low-water mark, with what of the duplicate window no file from it on tells as it is."""
+        """Return the draft of a low-water mark, with those of the engine's values that go with files below it."""
         duplicates = state.ledger.index.duplicates
         state.ledger.follow_clock()
         with state.ledger.lock:
             duplicates.expire(self._context.options.clock())
             entries = duplicates.before(max(mark, 1))
             old = set(state.ledger.index.keyed.keys(KEY_PREFIX))
+            came_back, ended = _returned_before(state.ledger.index, mark)
         values = {KEY_PREFIX + f"{place:06}".encode(): value for place, value in enumerate(carried(entries))}
-        gone = sorted(old - set(values))
+        gone = [*sorted(old - set(values)), *ended]
+        values |= came_back
         composer = CommitBuilder()
         for key, value in values.items():
             composer.put(key, value)
@@ -625,8 +629,9 @@ def _batches(places: Sequence[MessageLocation]) -> Iterator[list[MessageLocation
 def _moving(messages: Sequence[Message]) -> Draft:
     """Return the draft that writes messages again, with their numbers and first times."""
     composer = CommitBuilder()
-    for (queue, producer), group in groupby(messages, key=lambda message: (message.queue, message.producer_id)):
+    for _, group in groupby(messages, key=record_key):
         part = list(group)
+        queue, producer = part[0].queue, part[0].producer_id
         has_properties = any(message.properties for message in part)
         composer.add(
             Added(
@@ -637,8 +642,25 @@ def _moving(messages: Sequence[Message]) -> Draft:
                 flags=MOVED,
                 numbers=[message.number for message in part],
                 first_times=[message.added_us for message in part],
+                terms=term_columns(part),
             )
         )
     draft = composer.draft()
     draft.effect = IndexChanges(moved=[message.number for message in messages])
     return draft
+
+
+def _returned_before(index: Index, mark: int) -> tuple[dict[bytes, bytes], list[bytes]]:
+    """Return the values about messages that came back which lie in files before a sequence, and keys without message.
+
+    Call with the lock held.
+    """
+    values: dict[bytes, bytes] = {}
+    ended: list[bytes] = []
+    for key in index.keyed.keys(returned.KEY_PREFIX):
+        number, version = returned.number_of(key), index.keyed.find(key)
+        if number not in index.returned.entries:
+            ended.append(key)
+        elif version is not None and version.sequence < mark:
+            values[key] = index.returned.value(number)
+    return values, ended

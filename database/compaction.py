@@ -10,6 +10,8 @@ nothing, and is done in passing: of files that stay because of a small key or me
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from oms_journal.journal.format.headers import FRAMES_AT
+
 MESSAGE_OVERHEAD_BYTES = 120  # of a moved message, besides its payload
 KEY_BYTES = 300  # of a moved key, about
 SMALL_FILES_MIN = 8  # so many neighbouring files that fit into one are worth it
@@ -33,6 +35,11 @@ class FileFacts:
         return bool(self.live_messages or self.live_keys)
 
     @property
+    def frame_bytes(self) -> int:
+        """Return how many bytes it has behind its headers: what is moved forward stands behind such headers again."""
+        return max(0, self.bytes - FRAMES_AT)
+
+    @property
     def kept_bytes(self) -> int:
         """Return about how much would be written again."""
         return self.live_bytes + self.live_messages * MESSAGE_OVERHEAD_BYTES + self.live_keys * KEY_BYTES
@@ -52,13 +59,14 @@ def plan_compaction(facts: Sequence[FileFacts], *, share: float, data_file_bytes
     At least those that hold nothing needed; never the active file.
     """
     best = leading_dead(facts)
-    total = kept = 0
+    total = frames = kept = 0
     for count, fact in enumerate(facts, start=1):
         if fact.is_active:
             break
         total += fact.bytes
+        frames += fact.frame_bytes
         kept += fact.kept_bytes
-        is_sparse = kept <= share * total
+        is_sparse = kept <= share * frames
         is_many = count >= SMALL_FILES_MIN and kept <= data_file_bytes // 2 and total <= data_file_bytes
         if is_sparse or is_many:
             best = max(best, count)
@@ -82,7 +90,7 @@ def plan_unpinning(facts: Sequence[FileFacts], *, share: float = PIN_SHARE, data
         kept += fact.kept_bytes
         if fact.is_active or not share or kept > PINS_BYTES_MAX:
             break
-        gain += fact.bytes - fact.kept_bytes / share
+        gain += fact.frame_bytes - fact.kept_bytes / share
         if gain >= gain_max:
             best, gain_max = max(best, count), gain
         total += fact.bytes

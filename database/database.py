@@ -21,41 +21,55 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Final, Unpack
 
 from oms_journal.database import queries, stats
+from oms_journal.database.added import Added, AddedMany, added_number, added_numbers
 from oms_journal.database.arguments import (
+    MESSAGES,
+    NUMBERS_MAX,
     Number,
     Payload,
     asked_queue,
     encodable_text,
+    every,
     flag,
     message_number,
     message_numbers,
+    named_queue,
     plain_text,
+    positive_count,
     shown,
 )
 from oms_journal.database.block import CommitBlock, Operations
 from oms_journal.database.cleanup import Cleanup, CleanupContext
-from oms_journal.database.consumers import Consumers
-from oms_journal.database.drafting import Drafting, first_number, number_range, removed_count
+from oms_journal.database.consumers import Consumers, Taken, TakenMessage, leased_message, receipts_of
+from oms_journal.database.consuming import Consuming, Taking
+from oms_journal.database.dead_letters import requeued
+from oms_journal.database.drafting import Drafting, removed_count
 from oms_journal.database.encode import Encoder
+from oms_journal.database.hand_file import HandFile, forget, in_hand
+from oms_journal.database.handing import Handing
 from oms_journal.database.holds import Holds
 from oms_journal.database.ledger import Ledger, StaleDraft
+from oms_journal.database.limited import LimitedDrafting, LimitedLedger, write_in_turn
 from oms_journal.database.lookup import SealedIndex
-from oms_journal.database.maintenance import Maintenance
-from oms_journal.database.options import NamedOptions, Options
+from oms_journal.database.maintenance import Maintenance, SlowSyncs
+from oms_journal.database.options import NamedOptions, Options, steady_clock
 from oms_journal.database.reading import Files, read_known, read_one
-from oms_journal.database.stats import CleanupReport, FileExplanation, Stats
+from oms_journal.database.returns import Returns
+from oms_journal.database.stats import CleanupReport, FileExplanation, Stats, SyncStats
+from oms_journal.database.terms import Time, new_terms
+from oms_journal.database.waiting import delay_seconds, lease_microseconds, queue_names, waiting_seconds
+from oms_journal.index.table import MessageLocation, Numbers
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import CannotContinue, Contention, DatabaseClosed, JournalError
+from oms_journal.journal.format.frames import OPERATIONS_MAX
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.message import Message
-from oms_journal.journal.writing.draft import CommitBuilder
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 from oms_journal.journal.writing.group_commit import GroupCommit
-from oms_journal.journal.writing.groups import AnyDraft
 from oms_journal.journal.writing.log import Journal
 from oms_journal.recovery import findings, place
 from oms_journal.recovery.continuation import Continuation
@@ -86,6 +100,7 @@ def _close_all() -> None:
 
 _log = logging.getLogger("oms.database")
 REMOVAL_ATTEMPTS_MAX = 100
+EXPIRED_MESSAGES_MAX = 100_000  # deleted in one commit
 
 
 class MessageDatabase:
@@ -110,15 +125,34 @@ class MessageDatabase:
         self.cleaned_at_start = CleanupReport()
         self._disk = disk
         self._ownership = started.ownership
-        self._consumers = Consumers(started.index)
-        self._ledger = Ledger(started.index, self._consumers.taken, options.ahead)
+        started.index.settle_terms(options.clock())
+        self._consumers = Consumers(started.index, options.dead_letters, options.moment)
+        limits = options.limits()
+        if limits is None:
+            self._ledger = Ledger(started.index, self._consumers, options.ahead)
+            encoder = Encoder(self._ledger, options.max_message_size)
+            self.drafting = Drafting(self._ledger, encoder, options.clock, options.moment)
+        else:
+            self._ledger = ledger = LimitedLedger(started.index, self._consumers, options.ahead, limits)
+            encoder = Encoder(self._ledger, options.max_message_size)
+            self.drafting = LimitedDrafting(ledger, encoder, options.clock, options.moment)
         self._ledger.follow_clock()
-        self.drafting = Drafting(self._ledger, Encoder(self._ledger, options.max_message_size), options.clock)
         self._encode = self.drafting.encode
         self._files = Files(disk, directory)
+        clocks = options.clock, options.steady or steady_clock
+        self._returns = Returns(self._ledger, self._encode, self.write, self.read, clocks)
+        self._handing = Handing(
+            ledger=self._ledger,
+            check=lambda: self._readable,
+            files=self._files,
+            find=self._find,
+            returns=self._returns,
+            steady=clocks[1],
+        )
         self._first_sequence = started.opening.next_sequence  # no file of ours is older
         self._journal = Journal(disk, directory, started.opening, options.journal())
-        self.group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours)
+        self.group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours, self._ownership.witness)
+        self._consumers.is_idle = lambda: self.group.is_idle
         self._holds = Holds(self._ledger, self._consumers, self.write)
         context = CleanupContext(
             state=self.state,
@@ -129,6 +163,9 @@ class MessageDatabase:
             started=started,
         )
         self._cleanup = Cleanup(context)
+        self._slow_syncs = SlowSyncs(
+            options.slow_sync, lambda: self.group.waiting_since, str(directory), options.on_slow_sync
+        )
         self._maintenance = Maintenance(
             maintain=self._maintain,
             needs_maintenance=lambda: self._journal.needs_maintenance or started.index.duplicates.is_set,
@@ -139,8 +176,11 @@ class MessageDatabase:
             clean_up=self._clean_up,
             make_room=self._make_room,
             needs_room=lambda: self._needs_room,
+            delete_expired=self._delete_expired,
+            has_expired=self._has_expired,
             cleanup_seconds=options.cleanup_interval,
             renew_seconds=options.renew_interval,
+            slow_syncs=self._slow_syncs if options.slow_sync else None,
         )
         self._index = SealedIndex(disk, directory, started.ownership.number, started.sealed)
         self._journal.wake = self._maintenance.wake
@@ -194,6 +234,7 @@ class MessageDatabase:
             if (options.is_shared or options.passing is not None) and started.ownership.number > 1:
                 database.group.begin_file()
             database._holds.settle(disk, directory)
+            database._begin_again()
         except BaseException:
             database.close()
             raise
@@ -203,9 +244,20 @@ class MessageDatabase:
                 database._journal.maintain()
         except JournalError as failure:
             _log.warning("clean-up at start: %s", failure)
+        if started.index.terms is not None:
+            database.check_open()  # so that what expires is deleted though nobody commits
         with contextlib.suppress(JournalError):  # then the next start tells it again
             findings.handed_over(disk, directory, started.kept)
         return database
+
+    def _begin_again(self) -> None:
+        """Go on with what came back to the opening before this one, and with what was in hand where it died."""
+        disk, directory, owner = self._disk, self.directory, self._ownership.number
+        if self.options.max_attempts is None:
+            self._handing.begin_again((), None)
+        else:
+            self._handing.begin_again(in_hand(disk, directory, owner - 1), HandFile(disk, directory, owner))
+            forget(disk, directory)  # what it said is in the journal by now
 
     def __enter__(self) -> "MessageDatabase":
         return self
@@ -216,28 +268,36 @@ class MessageDatabase:
     def close(self) -> None:
         """Seal the last file and let go of the directory. Idempotent.
 
-        After a failed commit the call only lets go. It raises DiskError when it cannot seal the file. The database is
-        closed all the same, and nothing that was acknowledged is lost.
+        After a failed commit the call only lets go. It raises DiskError when it cannot seal the file, or note its end.
+        The database is closed all the same, and nothing that was acknowledged is lost.
         """
         with self._closing:
             if self._has_ended or self._is_ending:
                 return
             self._is_ending, self._is_closed, self._is_ready = True, True, False
             try:
+                self._ledger.end_waits()
                 self._let_go()
             finally:
                 self._is_ending = False
 
     def _let_go(self) -> None:
         """Do what closing is; where an interrupt has cut it off, the next close does the rest."""
+        self._handing.end()
         self._maintenance.stop()
         known = self.group.failure
         try:
+            if self.group.failure is None:
+                self._returns.write(self.group.commit)
             if self._journal.needs_vouching and self.group.failure is None:
                 self.group.commit(CommitBuilder().draft())
             self.group.end(self._end)
-            self._journal.close(seal=self.group.failure is self._end and self._ownership.is_surely_ours())
+            closed = self._journal.close(seal=self.group.failure is self._end and self._ownership.is_surely_ours())
+            if closed is not None:
+                self._ownership.witness_end(closed)
         finally:
+            if (hand := self._consumers.hand) is not None:
+                hand.close()
             self._files.close()
             self._ownership.close()
             self._has_ended = True
@@ -253,19 +313,21 @@ class MessageDatabase:
         self._is_closed, self._is_ready, self._has_ended = True, False, True
         self._closing = threading.RLock()
         self._ledger.lock = threading.Lock()
+        self._handing.abandon()
         self._ownership.close()
         self._journal.abandon()
         self._files = Files(self._disk, self.directory)
 
     # Writing.
 
-    def write(self, draft: AnyDraft) -> None:
-        """Commit a draft, and raise its failure. For the layers of the engine itself."""
+    def write(self, draft: Draft) -> Draft:
+        """Commit a draft, and return it, or raise its failure. For the layers of the engine itself."""
         if not self._is_ready:
             self.check_open()
         self.group.commit(draft)
         if draft.failure is not None:
             raise draft.failure
+        return draft
 
     def check_open(self) -> None:
         """Raise DatabaseClosed after close, and start maintenance before the first commit."""
@@ -299,8 +361,8 @@ class MessageDatabase:
 
         For the layers above.
 
-        You can call it while a caller waits: it takes no longer than a moment. If another clean-up is running, the call
-        waits for it no longer than that. `want_room` is for what takes longer.
+        You can call it while a caller waits: it takes a moment. If another clean-up is running, the call waits for it
+        up to `patience_seconds`, and returns False if that one has not ended. `want_room` is for what takes longer.
         """
         self.check_open()
         report = self._cleanup.run_soon(patience_seconds)
@@ -333,61 +395,133 @@ class MessageDatabase:
     def _vouch(self) -> None:
         self.write(CommitBuilder().draft())
 
-    def add(
+    def _has_expired(self) -> bool:
+        """Say whether messages have expired by now. A look without the lock: the next one sees what this one misses."""
+        if self._ledger.index.terms is None:
+            return False
+        with self._ledger.lock:
+            self._consumers.catch_up()
+            terms = self._ledger.index.terms
+            return terms is not None and bool(terms.expired)
+
+    def _delete_expired(self) -> None:
+        """Delete the messages that have expired, many in one commit."""
+        while True:
+            with self._ledger.lock:
+                terms = self._ledger.index.terms
+                numbers = [] if terms is None else terms.first_expired(EXPIRED_MESSAGES_MAX)
+            if not numbers:
+                return
+            self._remove(Operation.DELETE, numbers)
+
+    def add(  # noqa: PLR0913 - named, and most callers need none
         self,
         queue: str,
         payload: Payload,
         *,
         properties: Mapping[str, str] | None = None,
         producer_id: str | None = None,
-    ) -> int:
+        wait: float | None = None,
+        delay: float | None = None,
+        at: Time | None = None,
+        expires: Time | None = None,
+        group: str | None = None,
+    ) -> Added:
         """Add a message, and return its number. The message is durable on return.
 
-        If you repeat a producer identifier, you get the number of the first message. That message may have been
-        delivered since. Numbers ascend and take 8 bytes. After a crash they leave out 2^31 numbers.
+        If you repeat a producer identifier, nothing is added. You get the number of the first message, and its
+        `is_repeat` is true. That message may have been delivered since. Numbers ascend and take 8 bytes. After a crash
+        they leave out 2^31 numbers.
 
-        Raises InvalidName, LimitExceeded, DuplicateConflict, DiskFull, OutcomeUnknown and TypeError.
+        If the queue has a limit and is full, the call raises QueueFull. With `wait` it first waits so many seconds for
+        room. Who has waited longest comes first. `close` ends the wait with DatabaseClosed.
+
+        `take` hands the message out after `delay` seconds, or from the time `at` on. That is a datetime with a time
+        zone, or seconds since 1970-01-01 UTC as `time.time` gives them. Until then the message counts as undelivered.
+
+        The message expires after `expires` seconds, or at a time that is a datetime with a time zone. Then `take` does
+        not hand it out any more, it does not count as undelivered, and the database deletes it within a minute. Who has
+        it at that moment may still deliver it.
+
+        Messages of one queue with the same `group`, 1 to 255 bytes of UTF-8, are handed out one after another, in the
+        order of their numbers. The next one is handed out when the one before is gone: delivered, deleted or expired.
+
+        Seconds go by a clock that nobody sets, and points in time by the clock of the machine. When you open the
+        database again, that clock decides about both.
+
+        Raises InvalidName, LimitExceeded, QueueFull, DuplicateConflict, DiskFull, OutcomeUnknown, TypeError and
+        ValueError.
         """
-        if properties is None and producer_id is None:
-            plain = self._encode.one_add(queue, payload)
-            self.write(plain)
-            return plain.first
-        draft = self.drafting.add(queue, payload, properties, producer_id)
-        self.write(draft)
-        return first_number(draft)
+        if delay is not None or at is not None or expires is not None or group is not None:
+            message = self._encode.message(queue, payload, properties, producer_id)
+            draft = self.drafting.add_on_terms(message, new_terms(self.options.moment, delay, at, expires, group))
+        else:
+            draft = self.drafting.add(queue, payload, properties, producer_id)
+        if wait is None:
+            self.write(draft)
+        else:
+            draft = self._write_in_turn(draft, wait)
+        return Added(draft.first) if type(draft.answer) is int else added_number(draft)
 
-    def add_many(
+    def add_many(  # noqa: PLR0913 - named, and most callers need none
         self,
         queue: str,
         payloads: Iterable[Payload],
         *,
         properties: Iterable[Mapping[str, str] | None] | None = None,
         producer_id: str | None = None,
-    ) -> range:
-        """Add all that an iterable gives in one commit, and return the numbers.
+        wait: float | None = None,
+        delay: float | None = None,
+        at: Time | None = None,
+        expires: Time | None = None,
+        group: str | None = None,
+    ) -> AddedMany:
+        """Add all that an iterable gives in one commit, and return the numbers, like a range.
 
-        One producer identifier covers them all.
+        One producer identifier covers them all. If you repeat it, nothing is added. You get the numbers of the first
+        time, and their `is_repeat` is true.
 
         The call consumes the payloads before it writes anything. If you give properties, it consumes those too, and
         there must be as many. It writes nothing for an empty iterable.
 
+        `wait` is as in `add`: the call waits until there is room for all of them. If there are more than the queue may
+        hold, it raises LimitExceeded at once. `delay`, `at`, `expires` and `group` are those of each of the messages.
+
         It raises what `add` raises, and what the iterables raise. It raises ValueError when there are more or fewer
         properties than payloads.
         """
-        draft = self.drafting.add_many(queue, payloads, properties, producer_id)
-        if draft is None:
-            return range(0)
-        self.write(draft)
-        return number_range(draft)
+        draft = self.drafting.add_many(
+            queue,
+            payloads,
+            properties,
+            producer_id,
+            lambda: new_terms(self.options.moment, delay, at, expires, group),
+        )
+        if draft is not None:
+            if wait is None:
+                self.write(draft)
+            else:
+                draft = self._write_in_turn(draft, wait)
+        return added_numbers(draft)
+
+    def _write_in_turn(self, draft: Draft, wait: float) -> Draft:
+        return write_in_turn(self._ledger, draft, waiting_seconds(wait), self.write)
 
     def commit(self, *, producer_id: str | None = None) -> CommitBlock:
         """Return a block that gathers operations. When you leave the block, it commits them as a whole."""
         return self.drafting.block(self._write_operations, producer_id)
 
-    def _write_operations(self, operations: Operations) -> range:
+    def _write_operations(self, operations: Operations) -> AddedMany:
         draft = self.drafting.operations(operations)
-        self.write(draft)
-        return number_range(draft)
+        receipts = operations.receipts
+        self._handing.settle(receipts)
+        try:
+            self.write(draft)
+        except JournalError as failure:
+            if receipts:
+                self._handing.unsettle(receipts, failure)
+            raise
+        return added_numbers(draft)
 
     def deliver(self, number: Number) -> bool:
         """Note that a consumer has acknowledged a message. You name it by its number, or pass the message.
@@ -396,28 +530,83 @@ class MessageDatabase:
 
         Returns False when the message was not undelivered. Then nothing is written. (A commit block raises
         NotUndelivered instead, because it must not write its other operations without this one.)
+
+        If you pass a message that you took with a lease, the lease must not have ended when you call: else the call
+        raises LeaseEnded and writes nothing. From then on the lease does not end. A number proves nothing, and asks for
+        no lease.
         """
+        if type(number) is TakenMessage:
+            return bool(self._remove_taken(Operation.DELIVER, (number,)))
         return bool(self._remove(Operation.DELIVER, (message_number(number),)))
 
     def delete(self, number: Number) -> bool:
         """Remove an undelivered message, named by its number or passed itself.
 
-        Returns False when it was not undelivered.
+        Returns False when it was not undelivered. Raises LeaseEnded as `deliver` does.
         """
+        if type(number) is TakenMessage:
+            return bool(self._remove_taken(Operation.DELETE, (number,)))
         return bool(self._remove(Operation.DELETE, (message_number(number),)))
 
     def deliver_many(self, numbers: Iterable[Number]) -> int:
-        """Deliver messages in one commit, and return how many of them were undelivered."""
-        return self._remove(Operation.DELIVER, message_numbers(numbers))
+        """Deliver messages in one commit, and return how many of them were undelivered.
+
+        If the lease on one of the messages that you pass has ended, the call raises LeaseEnded and delivers none.
+        """
+        return self._remove_taken(Operation.DELIVER, every(numbers, "numbers", MESSAGES, NUMBERS_MAX))
 
     def delete_many(self, numbers: Iterable[Number]) -> int:
-        """Delete messages in one commit, and return how many of them were undelivered."""
-        return self._remove(Operation.DELETE, message_numbers(numbers))
+        """Delete messages in one commit, and return how many of them were undelivered. Raises LeaseEnded likewise."""
+        return self._remove_taken(Operation.DELETE, every(numbers, "numbers", MESSAGES, NUMBERS_MAX))
+
+    def _remove_taken(self, kind: Operation, given: Sequence[object]) -> int:
+        """Remove messages, those among them that say themselves in whose hands they are only while they are there."""
+        numbers = message_numbers(given)
+        receipts = receipts_of(given)
+        if not receipts:
+            return self._remove(kind, numbers)
+        self._handing.settle(receipts)
+        try:
+            count = self._remove(kind, numbers)
+        except JournalError as failure:
+            self._handing.unsettle(receipts, failure)
+            raise
+        for message in receipts:
+            message.holding = None
+        return count
+
+    def purge(self, queue: str) -> int:
+        """Delete all undelivered messages of a queue, as they are at the time of the call, and return how many.
+
+        What others have taken goes too, and what is held back. Whoever delivers it then is told False. What is added
+        meanwhile stays.
+
+        A million messages go in one commit. More go in several, and an error or an interrupt leaves those done that
+        came before it.
+
+        Raises InvalidName, TypeError, and Contention.
+        """
+        name = named_queue(queue)
+        numbers = queries.undelivered_numbers(self._readable, name)
+        parts = range(0, len(numbers), OPERATIONS_MAX)
+        return sum(self._purge(name, numbers[start : start + OPERATIONS_MAX]) for start in parts)
+
+    def _purge(self, queue: str, numbers: Numbers) -> int:
+        for _ in range(REMOVAL_ATTEMPTS_MAX):
+            draft = self.drafting.purge(queue, numbers)
+            if draft is None:
+                return 0
+            try:
+                self.write(draft)
+            except StaleDraft:
+                continue
+            return removed_count(draft)
+        raise contended()
 
     def _remove(self, kind: Operation, numbers: Sequence[int]) -> int:
         self.check_open()
-        for _ in range(REMOVAL_ATTEMPTS_MAX):
-            draft = self.drafting.removal(kind, numbers)
+        for attempt in range(REMOVAL_ATTEMPTS_MAX):
+            draft = self.drafting.removal(kind, numbers, again=attempt > 0)
             if draft is None:
                 return 0
             try:
@@ -444,6 +633,15 @@ class MessageDatabase:
     # Reading.
 
     @property
+    def _counted(self) -> Ledger:
+        """The ledger, as time has made it by now; errors as `_readable`."""
+        ledger = self._readable
+        if ledger.index.terms is not None:
+            with ledger.lock:
+                self._consumers.catch_up()
+        return ledger
+
+    @property
     def _readable(self) -> Ledger:
         """The ledger, to be asked; DatabaseClosed after close, CannotContinue where it has half of a commit."""
         if self._is_closed:
@@ -457,7 +655,10 @@ class MessageDatabase:
     def read(self, number: Number) -> Message:
         """Return an undelivered message. Raises NoSuchMessage and MessageDamaged."""
         known = message_number(number)
-        return read_known(self._files, known, lambda: queries.find(self._readable, known))
+        return read_known(self._files, known, self._find)
+
+    def _find(self, number: int) -> MessageLocation | None:
+        return queries.find(self._readable, number)
 
     def get(self, key: str) -> bytes | None:
         """Return the latest value of a key, or None when there is no such key.
@@ -476,59 +677,185 @@ class MessageDatabase:
         The call reserves nothing. It logs and skips messages that it cannot read any more. It also skips messages that
         are held back.
         """
-        return queries.undelivered(self._readable, self._files, asked_queue(queue))
+        return queries.undelivered(self._counted, self._files, asked_queue(queue))
 
     def undelivered_count(self, queue: str | None = None) -> int:
         """Return how many messages of a queue, or of all queues, are undelivered."""
-        return queries.undelivered_count(self._readable, asked_queue(queue))
+        return queries.undelivered_count(self._counted, asked_queue(queue))
 
     def numbers(self, queue: str | None = None) -> Iterator[int]:
         """Yield the numbers of the undelivered messages of a queue, or of all queues, in order."""
-        return queries.numbers(self._readable, asked_queue(queue))
+        return queries.numbers(self._counted, asked_queue(queue))
+
+    def ready_count(self, queue: str) -> int:
+        """Return how many messages of a queue can be handed out now.
+
+        These are the undelivered ones, without those that are taken, put off, or held back.
+        """
+        name = named_queue(queue)
+        with self._readable.lock:
+            self._consumers.advance(self._handing.steady())
+            return self._consumers.ready_count(name)
+
+    def oldest_age(self, queue: str) -> float | None:
+        """Return how many seconds ago the oldest undelivered message of a queue was added. None when there is none.
+
+        The oldest is the one with the lowest number. It counts when it is taken or held back, too. One that cannot be
+        read is logged and passed over. The age goes by the clock, and is not below 0.
+        """
+        return queries.oldest_age(self._readable, self._files, named_queue(queue), self.options.clock)
 
     def queues(self) -> dict[str, int]:
         """Return how many messages are undelivered in each queue that has any."""
-        return queries.queues(self._readable)
+        return queries.queues(self._counted)
 
-    def take(self, queue: str) -> Message | None:
+    def take(self, queue: str | Sequence[str], *, wait: float = 0.0, lease: float | None = None) -> Message | None:
         """Hand the queue's next message to you only, until you release or remove it. Returns None when there is none.
+
+        With `wait` the call waits up to so many seconds for a message, `math.inf` for as long as it takes. Those who
+        wait are served in turn, threads and tasks together. If you close the database, each of them raises
+        DatabaseClosed.
+
+        If you name several queues, you get the next message of the first one that has any.
+
+        With `lease` the message is yours for so many seconds, by a clock that nobody sets. Then the next caller gets
+        it. `deliver`, `release` and `extend` of a message whose lease has ended raise LeaseEnded and change nothing.
 
         If an exception leaves the call, an interrupt included, the database takes the message back. If it cannot read a
         message, it logs that, and skips the message until you open the database again.
 
-        Raises InvalidName, TypeError and DiskError.
+        Raises InvalidName, TypeError, ValueError, DatabaseClosed and DiskError.
         """
-        if type(queue) is not str:
-            queue = plain_text(queue, "queue")
+        if wait != 0 or lease is not None or type(queue) is not str:
+            asked, seconds = queue_names(queue), waiting_seconds(wait)
+            return self._handing.take(asked, seconds, None if lease is None else lease_microseconds(lease))
         place = None
         try:
             while True:
-                with self._readable.lock:
+                ledger = self._readable if self._is_closed else self._ledger
+                with ledger.lock:
                     place = self._consumers.take(queue)
                 if place is None:
                     return None
-                found = read_one(self._files, partial(queries.find, self._ledger, place.number), place)
+                found = read_one(self._files, place.number, self._find, place)
                 if isinstance(found, Message):
-                    return found
+                    return self._handing.with_attempts(found) if ledger.index.returned.entries else found
                 if found is not None:
                     _log.error("%s", found)
         except BaseException:
             if place is not None:
-                self._consumers.given_back.append(place.number)  # no lock: a second interrupt could come before it
+                self._handing.give_back((place.number,))
             raise
 
-    def give_back(self, message: Message) -> None:
-        """Put back a message that nobody received. You may call it from any thread.
+    def peek(self, queue: str) -> Message | None:
+        """Return the message that `take` would hand out next, and do not take it. Returns None when there is none.
 
-        For the layers of the engine itself.
+        Another caller may take it in the next moment. A message that cannot be read is logged and skipped, as `take`
+        does.
+
+        Raises InvalidName, TypeError and DiskError.
         """
-        self._consumers.given_back.append(message.number)
+        name = named_queue(queue)
+        while True:
+            with self._readable.lock:
+                self._consumers.advance(self._handing.steady())
+                place = self._consumers.peek(name)
+            if place is None:
+                return None
+            found = read_one(self._files, place.number, self._find, place)
+            if isinstance(found, Message):
+                return found
+            if found is not None:
+                _log.error("%s", found)
+                with self._readable.lock:
+                    self._consumers.pass_over(place.number, name)
 
-    def release(self, number: Number) -> bool:
-        """Give back a message that you took. Returns False when it was not taken."""
-        known = message_number(number)
-        with self._readable.lock:
-            return self._consumers.release(known)
+    def take_many(self, queue: str, count: int, *, wait: float = 0.0, lease: float | None = None) -> list[Message]:
+        """Hand the queue's next messages to you only, at most `count`, in order. Returns [] when there is none.
+
+        With `wait` the call waits up to so many seconds for the first of them. Then it returns what is there.
+
+        As `take`: `lease` is the time for which they are yours. If an exception leaves the call, the database takes all
+        of them back, and it skips what it cannot read.
+
+        Raises InvalidName, TypeError, ValueError for a count below 1, DatabaseClosed and DiskError.
+        """
+        name, wanted, seconds = plain_text(queue, "queue"), positive_count(count, "count"), waiting_seconds(wait)
+        return self._handing.take_many(name, wanted, seconds, None if lease is None else lease_microseconds(lease))
+
+    def consume(self, queue: str | Sequence[str], *, lease: float | None = None) -> Iterator[Message]:
+        """Go through the messages of a queue, and wait for the next one, until the database is closed.
+
+            for message in db.consume("orders"):
+                ...
+                db.deliver(message)
+
+        It never delivers by itself. When the body goes on to the next message, or is left by break, return or an
+        exception, a message that it has neither delivered nor released is given back at once.
+
+        `queue` and `lease` are as those of `take`.
+        """
+        queues, until = queue_names(queue), None if lease is None else lease_microseconds(lease)
+        return Consuming(lambda wait: self._handing.take(queues, wait, until), self._handing.release_if_held)
+
+    def taking(
+        self, queue: str | Sequence[str], *, wait: float = 0.0, lease: float | None = None
+    ) -> contextlib.AbstractContextManager[Message | None]:
+        """Take one message for a `with` block. It is delivered at the end of the block, and durable then.
+
+            with db.taking("orders", wait=10) as message:
+                ...
+
+        If an exception leaves the block, the message is given back. `message` is None when there was none. What the
+        block has released stays released.
+
+        `queue`, `wait` and `lease` are as those of `take`. The end of the block raises LeaseEnded and what `deliver`
+        raises.
+        """
+        queues, seconds = queue_names(queue), waiting_seconds(wait)
+        until = None if lease is None else lease_microseconds(lease)
+        handing = self._handing
+        return Taking(lambda: handing.take(queues, seconds, until), self._deliver_if_held, handing.release_if_held)
+
+    def _deliver_if_held(self, message: TakenMessage) -> None:
+        if self._handing.is_settled_by(message):
+            self.deliver(message)
+
+    def extend(self, message: Message, seconds: float) -> None:
+        """Let the lease on a message end so many seconds from now. Raises LeaseEnded.
+
+        Raises ValueError for a message that you took without a lease.
+        """
+        self._handing.extend(leased_message(message), lease_microseconds(seconds))
+
+    def taken(self, queue: str | None = None) -> list[Taken]:
+        """Return which messages of a queue, or of all queues, are taken, by whom and since when."""
+        return self._handing.list_taken(asked_queue(queue))
+
+    def release(self, number: Number, *, delay: float = 0.0, reason: str = "") -> bool:
+        """Give back a message that you took. Returns False when it was not taken.
+
+        It counts as an attempt that was in vain (`Message.attempts`). With `delay` nobody gets the message for so many
+        seconds, also over a restart. `reason` says why, in at most 1,000 bytes of UTF-8: a longer one is cut. A message
+        with `max_attempts` attempts goes to the dead letters, with its reason.
+
+        The journal says so with a commit within a second. Raises LeaseEnded for a message whose lease has ended.
+        """
+        return self._handing.release(number, delay_seconds(delay), plain_text(reason, "reason"))
+
+    def requeue(self, numbers: Iterable[Number]) -> list[int]:
+        """Put dead letters back at the end of the queues that they came from, with 0 attempts. Durable on return.
+
+        All of them go in one commit. Returns their new numbers. Raises NotUndelivered when one of them is gone, and
+        ValueError for a message that is no dead letter.
+        """
+        known = message_numbers(numbers)
+        with self.commit() as block:
+            for number in known:
+                queue, payload, properties = requeued(self.read(number))
+                block.add(queue, payload, properties=properties)
+                block.delete(number)
+        return list(block.numbers)
 
     def held(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages that are held back. They may have been delivered already."""
@@ -570,7 +897,11 @@ class MessageDatabase:
 
     def stats(self) -> Stats:
         """Return the figures of the database."""
-        return stats.stats(self.state())
+        return stats.stats(self.state(), self.syncs())
+
+    def syncs(self) -> SyncStats:
+        """Return how long commits have waited for the disk so far. For the layers above."""
+        return stats.sync_stats(self.group.wait_counts, self.group.waited_seconds, self._slow_syncs.count)
 
     def explain(self) -> list[FileExplanation]:
         """Say of each data file why it is still there."""
@@ -584,7 +915,7 @@ class MessageDatabase:
         return queries.DatabaseState(
             disk=self._disk,
             directory=self.directory,
-            ledger=self._readable,
+            ledger=self._counted,
             files=self._files,
             active=self._journal.active_sequence or self._first_sequence,
             active_bytes=self._journal.unsealed_bytes(),

@@ -1,28 +1,29 @@
 """What callers hand in, checked and as bytes. Refused at the door, asserted inside."""
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oms_journal.database.arguments import Payload, every, plain_bytes, plain_properties, plain_text
-from oms_journal.database.ledger import IndexChanges, Ledger, Run
+from oms_journal.database.ledger import Ledger
+from oms_journal.index.readiness import NewTerms
 from oms_journal.index.table import FORGOTTEN
 from oms_journal.journal.errors import InvalidName
-from oms_journal.journal.format.records import encode_properties
+from oms_journal.journal.format.records import Added, encode_properties
 from oms_journal.journal.operations import ENGINE_PREFIX, VALUE_BYTES_MAX, check_size, encode_name
-from oms_journal.journal.writing.draft import Draft, draft_plain
-from oms_journal.journal.writing.single import PlainAdds, QueueTemplate
+from oms_journal.journal.writing.draft import CommitBuilder, Draft, QueueTemplate
 
 QUEUES_KEPT = 1000  # empty ones are not looked for below
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
+class NewMessage(NamedTuple):
     """A message on its way in."""
 
     template: QueueTemplate
     payload: bytes
     properties: bytes
     producer: bytes
+    terms: NewTerms | None = None
 
     @property
     def queue(self) -> bytes:
@@ -60,19 +61,20 @@ class Encoder:
         template = self.templates[name] = QueueTemplate(data, queues.place(name))
         return template
 
-    def one_add(self, queue: str, payload: Payload) -> PlainAdds:
-        """Return the draft of one plain message."""
-        template = (self.templates.get(queue) if type(queue) is str else None) or self.queue(queue)
-        if type(payload) is not bytes or len(payload) > self.message_bytes_max:
-            payload = self.payload(payload)
-        return PlainAdds([template], [payload], template.bound + len(payload))
-
-    def payload(self, payload: Payload, properties_size: int = 0) -> bytes:
+    def payload(self, payload: Payload, properties: bytes = b"") -> bytes:
         """Return the payload; LimitExceeded above MAX_MESSAGE_SIZE, TypeError when it is not bytes."""
-        payload = plain_bytes(payload, "payload")
-        if len(payload) + properties_size > self.message_bytes_max:
-            check_size(len(payload) + properties_size, self.message_bytes_max, "message with its properties")
-        return payload
+        data = plain_bytes(payload, "payload")
+        self.check_size(data, properties)
+        return data
+
+    def check_size(self, payload: bytes, properties: bytes) -> None:
+        """LimitExceeded above MAX_MESSAGE_SIZE."""
+        check_size(len(payload) + len(properties), self.message_bytes_max, "message with its properties")
+
+    def properties(self, properties: object, what: str) -> bytes:
+        """Return properties as bytes; `what` they are called in an error. TypeError, InvalidName, LimitExceeded."""
+        plain = plain_properties(properties, what)
+        return encode_properties(plain) if plain else b""
 
     def message(
         self, queue: str, payload: Payload, properties: Mapping[str, str] | None, producer_id: str | None
@@ -85,14 +87,13 @@ class Encoder:
         self, template: QueueTemplate, payload: bytes, properties: object, what: str, producer: bytes = b""
     ) -> NewMessage:
         """Return a message of a plain payload; `what` the properties are called in an error."""
-        plain = plain_properties(properties, what)
-        encoded = encode_properties(plain) if plain else b""
-        return NewMessage(template, self.payload(payload, len(encoded)), encoded, producer)
+        encoded = self.properties(properties, what)
+        return NewMessage(template, self.payload(payload, encoded), encoded, producer)
 
     def payloads(self, payloads: Iterable[Payload]) -> list[bytes]:
         """Return all payloads that an iterable gives, in a list of its own; TypeError, ValueError, LimitExceeded."""
         found = every(payloads, "payloads", "payloads")
-        if set(map(type, found)) <= {bytes}:
+        if [*map(type, found)].count(bytes) == len(found):
             return found  # type: ignore[return-value]
         return [plain_bytes(payload, f"payloads[{place}]") for place, payload in enumerate(found)]
 
@@ -103,11 +104,14 @@ class Encoder:
 
     def draft_many(self, queue: QueueTemplate, payloads: Sequence[bytes]) -> Draft:
         """Return the draft of messages of one queue without properties or identifier, at least one."""
-        sizes = list(map(len, payloads))
-        if max(sizes) > self.message_bytes_max:
-            check_size(max(sizes), self.message_bytes_max, "message with its properties")
-        draft = draft_plain(queue.name, payloads, sizes)
-        draft.effect = IndexChanges(runs=(Run(queue, sizes),))
+        lengths = list(map(len, payloads))
+        if (largest := max(lengths)) > self.message_bytes_max:
+            check_size(largest, self.message_bytes_max, "message with its properties")
+        sizes = array("I", lengths)  # as they stand in the record, and in the index
+        builder = CommitBuilder()
+        builder.add(Added(queue.name, payloads, sizes=sizes))
+        draft = builder.draft()
+        draft.runs = ((queue, sizes),)
         return draft
 
     def queues_of(self, numbers: Sequence[int]) -> dict[int, bytes]:

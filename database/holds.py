@@ -24,7 +24,7 @@ COMMIT_MESSAGES_MAX = 100_000  # discarded by one commit
 class Holds:
     """What one database holds back, for any thread."""
 
-    def __init__(self, ledger: Ledger, taking: Consumers, write: Callable[[Draft], None]) -> None:
+    def __init__(self, ledger: Ledger, taking: Consumers, write: Callable[[Draft], object]) -> None:
         self._ledger = ledger
         self._consumers = taking
         self._write = write

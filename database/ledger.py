@@ -7,29 +7,24 @@ get one answer each.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from oms_journal.index.duplicates import KnownIdentifier, Scope
+from oms_journal.database.consumers import Consumers
+from oms_journal.database.limits import Wanted
+from oms_journal.index.duplicates import MICROSECONDS, KnownIdentifier, Scope
 from oms_journal.index.live import Index
+from oms_journal.index.readiness import NewTerms
 from oms_journal.index.table import FORGOTTEN, distinct
 from oms_journal.journal.errors import DuplicateConflict, NotUndelivered
-from oms_journal.journal.format.records import Numbers
-from oms_journal.journal.writing.draft import Draft
-from oms_journal.journal.writing.groups import AnyDraft, Group
-from oms_journal.journal.writing.single import PlainAdds, QueueTemplate, plain_columns
-from oms_journal.journal.writing.unit import SentDraft
+from oms_journal.journal.format.records import WITHOUT_TERMS, Numbers, TermColumns
+from oms_journal.journal.writing.draft import Draft, QueueTemplate
+from oms_journal.journal.writing.groups import Group
+from oms_journal.journal.writing.single import PlainAdds
 
 FEW = 64  # so many numbers are looked up one by one
-
-
-class Run(NamedTuple):
-    """Neighbouring messages of one queue that a commit adds."""
-
-    queue: QueueTemplate
-    sizes: Sequence[int]  # properties and payload, bytes
 
 
 class LoadedRun(NamedTuple):
@@ -38,101 +33,129 @@ class LoadedRun(NamedTuple):
     queue: QueueTemplate
     numbers: Numbers
     sizes: Sequence[int]
+    terms: TermColumns = WITHOUT_TERMS
+
+
+class TermsOfRun(NamedTuple):
+    """The terms that neighbouring messages of one queue have in common."""
+
+    distance: int  # of the first one's number, from that of the commit's first
+    messages: int
+    queue: QueueTemplate
+    terms: NewTerms
 
 
 class IndexChanges(NamedTuple):
-    """What a commit of several operations changes in the index."""
+    """What a commit changes in the index besides what it adds and removes of messages."""
 
-    runs: Sequence[Run] = ()
-    removed: Numbers | None = None
-    is_strict: bool = False  # a message that is gone fails the commit; else the caller composes it anew
     puts: Sequence[bytes] = ()
     drops: Sequence[bytes] = ()
     moved: Sequence[int] = ()
     moved_keys: Sequence[tuple[bytes, int, int]] = ()  # key, and the place it was copied from
     identifiers: Sequence[tuple[Scope, int, int, int]] = ()  # scope, distance of its first number, count, digest
     loaded: Sequence[LoadedRun] = ()
+    rooms: Sequence[Wanted] = ()  # in queues that have a limit, for what it adds
+    terms: Sequence[TermsOfRun] = ()
+    time: int = 0  # when it was drafted: as of when the duplicate window is asked
+
+
+REMOVAL = IndexChanges()  # of a draft that only removes messages, besides those that it adds
 
 
 class StaleDraft(Exception):
     """Some of the messages that the draft is about are gone: compose it anew."""
 
 
+Removed = Sequence[int] | Numbers  # few as a sequence, many as an array
+
+
+def removal_set(numbers: Iterable[int]) -> Removed:
+    """Return numbers ascending and once."""
+    ordered = sorted(set(numbers))
+    return ordered if len(ordered) <= FEW else np.array(ordered, np.uint64)
+
+
 class Claims:
     """The messages that are removed by commits on their way."""
 
     def __init__(self) -> None:
-        self._few: set[int] = set()
-        self._many: list[Numbers] = []  # of large commits, as they are
+        self.few: set[int] = set()
+        self.many: list[Numbers] = []  # of large commits, as they are
 
-    def add(self, numbers: Numbers) -> None:
-        if len(numbers) <= FEW:
-            self._few.update(numbers.tolist())
+    def add(self, numbers: Removed) -> None:
+        if isinstance(numbers, np.ndarray):
+            self.many.append(numbers)
         else:
-            self._many.append(numbers)
+            self.few.update(numbers)
 
-    def remove(self, numbers: Numbers) -> None:
-        if len(numbers) <= FEW:
-            self._few.difference_update(numbers.tolist())
+    def remove(self, numbers: Removed) -> None:
+        if isinstance(numbers, np.ndarray):
+            self.many = [many for many in self.many if many is not numbers]
         else:
-            self._many = [many for many in self._many if many is not numbers]
+            self.few.difference_update(numbers)
 
-    def among(self, numbers: Numbers) -> Numbers:
+    def among(self, numbers: Removed) -> Removed:
         """Return those of ascending numbers that are claimed."""
-        if not self._many:
-            if not self._few:
-                return numbers[:0]
-            if len(numbers) <= FEW:
-                return np.array([number for number in numbers.tolist() if number in self._few], np.uint64)
-        every = np.concatenate([np.fromiter(self._few, np.uint64, len(self._few)), *self._many])
-        return numbers[np.isin(numbers, every)]
+        if not self.many and not isinstance(numbers, np.ndarray):
+            return [number for number in numbers if number in self.few]
+        every = np.concatenate([np.fromiter(self.few, np.uint64, len(self.few)), *self.many])
+        asked = np.asarray(numbers, np.uint64)
+        return asked[np.isin(asked, every)]
 
 
 class Ledger:
     """The index, and what is on its way into it."""
 
     def __init__(
-        self, index: Index, taken: dict[int, str] | None = None, ahead: Callable[[], int | None] = lambda: None
+        self, index: Index, consumers: Consumers | None = None, ahead: Callable[[], int | None] = lambda: None
     ) -> None:
         self.index = index
+        self.consumers = consumers or Consumers(index)
         self._ahead = ahead  # of a clock that nobody sets
         self.lock = threading.Lock()  # guards the index and what is taken: applying a group, and reading
         self.is_cut = False  # an interrupt came while a group was applied: the index has only a part of it
-        self._taken: dict[int, str] = {} if taken is None else taken
+        self.taken = self.consumers.taken
+        self._waiting = self.consumers.waiting
         self._claims = Claims()  # of drafts that are admitted and not yet durable
+        self._followed = 0  # when a resend was last looked for and the clock followed, by that clock
         self._keys: set[bytes] = set()  # put or dropped by such drafts
         self._scopes: dict[Scope, tuple[Draft, int, int, int]] = {}  # identifiers on their way, with their draft
-        self._sharing: list[tuple[Draft, Draft, int, int]] = []  # (resend, first, distance, count)
+        self.sharing: list[tuple[Draft, Draft, int]] = []  # (resend, first, distance of its first number)
 
-    def admit(self, draft: AnyDraft) -> bool:
-        if type(draft) is SentDraft:
-            self._keys.add(draft.names[1])
-            return True
-        effect = draft.effect if isinstance(draft, Draft) else None
-        if not isinstance(draft, Draft) or not isinstance(effect, IndexChanges):
-            return True
+    def admit(self, draft: Draft) -> bool:
+        removed = draft.removed
         try:
-            return self._admit(draft, effect)
+            if draft.effect is not REMOVAL or removed is None:
+                return self._admit(draft, draft.effect)
+            self._check_live(removed, is_strict=draft.shape.is_strict)
+            self._claims.add(removed)
         except (NotUndelivered, DuplicateConflict, StaleDraft) as failure:
             draft.failure = failure
             return False
-
-    def _admit(self, draft: Draft, effect: IndexChanges) -> bool:
-        if effect.identifiers and self._is_repeat(draft, effect):
-            return False
-        if effect.removed is not None:
-            self._check_live(effect.removed, is_strict=effect.is_strict)
-        if effect.moved:
-            self._check_live(np.array(sorted(effect.moved), np.uint64), is_strict=False)
-        for key, sequence, offset in effect.moved_keys:
-            if key in self._keys or self.index.keyed.find(key) != (sequence, offset):
-                raise StaleDraft
-        if effect.removed is not None:
-            self._claims.add(effect.removed)
-        self._keys.update(effect.puts, effect.drops)
-        for scope, distance, count, digest in effect.identifiers:
-            self._scopes[scope] = (draft, distance, count, digest)
         return True
+
+    def _admit(self, draft: Draft, effect: object) -> bool:
+        removed = draft.removed
+        if isinstance(effect, IndexChanges):
+            if effect.identifiers and self._is_repeat(draft, effect):
+                return False
+            if removed is not None:
+                self._check_live(removed, is_strict=draft.shape.is_strict)
+            if effect.moved:
+                self._check_live(removal_set(effect.moved), is_strict=False)
+            for key, sequence, offset in effect.moved_keys:
+                if key in self._keys or self.index.keyed.find(key) != (sequence, offset):
+                    raise StaleDraft
+            if effect.puts or effect.drops:
+                self._keys.update(effect.puts, effect.drops)
+            for scope, distance, count, digest in effect.identifiers:
+                self._scopes[scope] = (draft, distance, count, digest)
+        if removed is not None:
+            self._claims.add(removed)
+        return True
+
+    def end_waits(self) -> None:
+        """Wake all who wait for what a commit may bring: there will be no more. From any thread."""
 
     def follow_clock(self) -> None:
         """Have the duplicate window's times set with the clock, where that was set."""
@@ -140,16 +163,18 @@ class Ledger:
             with self.lock:
                 self.index.duplicates.follow(ahead)
 
-    def _check_live(self, numbers: Numbers, *, is_strict: bool) -> None:
+    def _check_live(self, numbers: Removed, *, is_strict: bool) -> None:
         """Check that messages are undelivered, and that no commit on its way removes one."""
-        table = self.index.table
-        if len(numbers) <= FEW:
-            gone = np.array([number for number in numbers.tolist() if table.queue_of(number) is None], np.uint64)
-        else:
-            gone = np.setdiff1d(numbers, table.find_many(numbers)[0], assume_unique=True)
-        for missing in (gone, self._claims.among(numbers)):
-            if len(missing):
-                raise NotUndelivered(int(missing[0])) if is_strict else StaleDraft
+        table, claims = self.index.table, self._claims
+        is_few = not (isinstance(numbers, np.ndarray) or claims.many)
+        if is_few and claims.few.isdisjoint(numbers) and table.are_live(numbers):
+            return
+        gone = claims.among(numbers)
+        if not len(gone):
+            asked = np.asarray(numbers, np.uint64)
+            gone = np.setdiff1d(asked, table.find_many(asked)[0], assume_unique=True)
+        if len(gone):
+            raise NotUndelivered(int(gone[0])) if is_strict else StaleDraft
 
     def _is_repeat(self, draft: Draft, effect: IndexChanges) -> bool:
         """Answer a resend of known identifiers.
@@ -157,12 +182,20 @@ class Ledger:
         DuplicateConflict when a payload is another, or when the commit is more than what was sent
         before: an answer would acknowledge what was never written.
         """
-        self.follow_clock()
+        if abs(effect.time - self._followed) >= MICROSECONDS:  # less than a clock that was set is off
+            self._followed = effect.time
+            self.follow_clock()
+        scopes, seen = self._scopes, self.index.duplicates
+        for scope, _, _, _ in effect.identifiers:
+            if scope in scopes or scope in seen:
+                break
+        else:
+            return False
         firsts: set[tuple[Draft | None, int]] = set()  # commit on its way, and where this one's numbers begin in it
-        for scope, distance, _, digest in effect.identifiers:
-            known = self.index.duplicates.find(scope, draft.time)
+        for scope, distance, count, digest in effect.identifiers:
+            known = self.index.duplicates.find(scope, effect.time)
             if known is not None:
-                _check_same(scope, known.digest == digest)
+                _check_same(scope, known.is_same(count, digest))
                 firsts.add((None, known.first - distance))
             elif scope in self._scopes:
                 first, distance_there, _, on_its_way = self._scopes[scope]
@@ -172,152 +205,135 @@ class Ledger:
                 firsts.add((draft, 0))
         if firsts == {(draft, 0)}:
             return False
-        is_whole = sum(count for _, _, count, _ in effect.identifiers) == draft.messages
-        if len(firsts) > 1 or not is_whole or self._removes_more(effect):
+        is_whole = sum(count for _, _, count, _ in effect.identifiers) == draft.shape.messages
+        if len(firsts) > 1 or not is_whole or self._removes_more(draft.removed):
             raise DuplicateConflict("some of the commit was sent before, the rest was not; nothing was written")
         (on_its_way_now, begin), *_ = firsts
         if on_its_way_now is None:
-            draft.answer = range(begin, begin + draft.messages)
+            draft.first, draft.answer = begin, range(begin, begin + draft.shape.messages)  # of a repeat, a range
         else:
-            self._sharing.append((draft, on_its_way_now, begin, draft.messages))
+            self.sharing.append((draft, on_its_way_now, begin))
         return True
 
-    def _removes_more(self, effect: IndexChanges) -> bool:
+    def _removes_more(self, removed: Removed | None) -> bool:
         """Say whether a resend removes what the first one has not: that would be gone, or about to go."""
-        if effect.removed is None:
+        if removed is None:
             return False
-        live, _ = self.index.table.find_many(effect.removed)
+        live, _ = self.index.table.find_many(np.asarray(removed, np.uint64))
         return len(self._claims.among(live)) < len(live)
 
-    def withdraw(self, draft: AnyDraft) -> None:
+    def withdraw(self, draft: Draft) -> None:
         """Forget a draft that was refused after it had been admitted, and refuse what shares its outcome."""
-        effect = draft.effect if isinstance(draft, Draft) else None
-        if isinstance(effect, IndexChanges):
-            if effect.removed is not None:
-                self._claims.remove(effect.removed)
-            self._keys.difference_update(effect.puts, effect.drops)
-            for scope, *_ in effect.identifiers:
+        if draft.removed is not None:
+            self._claims.remove(draft.removed)
+        if isinstance(draft.effect, IndexChanges):
+            self._keys.difference_update(draft.effect.puts, draft.effect.drops)
+            for scope, *_ in draft.effect.identifiers:
                 self._scopes.pop(scope, None)
 
     def apply(self, group: Group) -> None:
+        table, sequence = self.index.table, group.sequence
         with self.lock:
             try:
-                if group.plain:
-                    self._apply_plain(group.plain, group.sequence, group.offsets)
-                elif group.sent:
-                    self._apply_sent(group)
-                else:
-                    self._apply_mixed(group)
+                for draft in group.drafts:
+                    draft.answer = number = draft.first
+                    for queue, sizes in draft.runs:
+                        place = queue.place
+                        if place == FORGOTTEN:
+                            place = self._place(queue)
+                        if len(sizes) == 1:
+                            table.add_one(place, number, sequence, draft.offset, sizes[0])
+                            number += 1
+                        else:
+                            table.add_run(place, number, sequence, draft.offset, sizes)
+                            number += len(sizes)
+                    if draft.effect is not None:
+                        if draft.removed is not None:
+                            self._remove(draft.removed)
+                            if not draft.runs:
+                                draft.answer = len(draft.removed)
+                        if draft.effect is not REMOVAL:
+                            self._apply_effect(draft, (sequence, draft.offset), group.time)
             except BaseException:
                 self.is_cut = True
                 raise
+            if self._waiting:
+                self._serve(group)
 
-    def apply_one(self, adds: PlainAdds, sequence: int, offset: int) -> None:
-        with self.lock:
-            try:
-                place = self._place(adds.queues[0])
-                self.index.table.add_one(place, adds.first, sequence, offset, len(adds.payloads[0]))
-                adds.answer = adds.first
-            except BaseException:
-                self.is_cut = True
-                raise
+    def _serve(self, group: Group) -> None:
+        """Hand what a group has brought to those who wait for it."""
+        added: dict[QueueTemplate, None] = {}
+        for draft in group.drafts:
+            queues = draft.queues if type(draft) is PlainAdds else [queue for queue, _ in draft.runs]
+            added.update(dict.fromkeys(queues))
+        self.consumers.serve([queue.name.decode() for queue in added])
+        if self.index.terms is not None:
+            self.consumers.watch()
 
-    def _apply_plain(self, drafts: Sequence[PlainAdds], sequence: int, offsets: Sequence[int]) -> None:
-        sizes, places = plain_columns(drafts)
+    def _apply_plain(self, draft: PlainAdds, sequence: int) -> None:
+        places = [queue.place for queue in draft.queues]
         if FORGOTTEN in places:
-            places = [self._place(queue) for draft in drafts for queue in draft.queues]
-        self.index.table.add_singles(drafts[0].first, sequence, (offsets, sizes, places))
-        for plain in drafts:
-            plain.answer = plain.first
+            places = [self._place(queue) for queue in draft.queues]
+        self.index.table.add_singles(draft.first, sequence, (draft.offsets, list(map(len, draft.payloads)), places))
 
     def _place(self, queue: QueueTemplate) -> int:
         """Return the queue's place: it may have been empty, and forgotten, since the commit was drafted."""
         place = queue.place
         return place if place != FORGOTTEN else self.index.table.queues.place(queue.name.decode())
 
-    def _apply_sent(self, group: Group) -> None:
-        """Make messages and values visible that came one each in a commit."""
-        drafts = group.sent
-        sizes = [len(draft.payload[0]) for draft in drafts]
-        queues = [self._place(draft.queue) for draft in drafts]
-        self.index.table.add_singles(drafts[0].first, group.sequence, (group.offsets, sizes, queues))
-        latest = dict(zip([draft.names[1] for draft in drafts], group.offsets, strict=True))
-        self.index.keyed.put_many(latest, group.sequence)
-        self._keys.difference_update(latest)
-        for draft in drafts:
-            draft.answer = range(draft.first, draft.first + 1)
-
-    def _apply_mixed(self, group: Group) -> None:
-        frame = 0
-        for draft in group.drafts:
+    def _apply_effect(self, draft: Draft, place: tuple[int, int], time: int) -> None:
+        effect, index = draft.effect, self.index
+        if not isinstance(effect, IndexChanges):
             if isinstance(draft, PlainAdds):
-                count = len(draft.payloads)
-                self._apply_plain((draft,), group.sequence, group.offsets[frame : frame + count])
-                frame += count
-                continue
-            frame += 1
-            if isinstance(draft.effect, IndexChanges):
-                self._apply(draft, draft.effect)
-            if draft.answer is None:
-                draft.answer = range(draft.first, draft.first + draft.messages)
-
-    def _apply(self, draft: Draft, effect: IndexChanges) -> None:
-        index, place = self.index, (draft.sequence, draft.offset)
-        first = draft.first
-        for queue, sizes in effect.runs:
-            if len(sizes) == 1:
-                index.table.add_one(self._place(queue), first, draft.sequence, draft.offset, sizes[0])
-            else:
-                index.table.add_run(self._place(queue), first, *place, sizes)
-            first += len(sizes)
-        if draft.messages and len(effect.runs) == 1 and draft.rows == draft.messages and not effect.identifiers:
+                self._apply_plain(draft, place[0])
             return
-        if effect.removed is not None:
-            self._remove(effect.removed)
-        for loaded in effect.loaded:
-            index.load(self._place(loaded.queue), loaded.numbers, loaded.sizes, place)
-        for number in effect.moved:
-            index.table.move(number, *place)
-        for key in effect.puts:
-            index.keyed.put(key, *place)
-        for key in effect.drops:
-            index.keyed.drop(key)
-        self._keys.difference_update(effect.puts, effect.drops)
-        for key, *_ in effect.moved_keys:
-            index.keyed.put(key, *place)
+        if effect.loaded or effect.moved or effect.moved_keys:
+            for loaded in effect.loaded:
+                index.load(self._place(loaded.queue), loaded.numbers, loaded.sizes, place, loaded.terms)
+            for number in effect.moved:
+                index.table.move(number, *place)
+            for key, *_ in effect.moved_keys:
+                index.keyed.put(key, *place)
+        for distance, messages, queue, terms in effect.terms:
+            index.add_terms(draft.first + distance, messages, self._place(queue), terms)
+        if effect.puts or effect.drops:
+            for key in effect.puts:
+                index.keyed.put(key, *place)
+            for key in effect.drops:
+                index.keyed.drop(key)
+            self._keys.difference_update(effect.puts, effect.drops)
         for scope, distance, count, digest in effect.identifiers:
             self._scopes.pop(scope, None)
-            index.duplicates.remember(
-                scope, KnownIdentifier(draft.first + distance, count, digest, draft.time, draft.sequence)
-            )
-        if effect.removed is not None and not effect.runs:
-            draft.answer = len(effect.removed)
+            index.duplicates.remember(scope, KnownIdentifier(draft.first + distance, count, digest, time, place[0]))
 
-    def _remove(self, numbers: Numbers) -> None:
-        removed = self.index.table.remove_many(numbers)
+    def _remove(self, numbers: Removed) -> None:
+        removed = self.index.messages.remove_many(numbers)
         assert removed == len(numbers), "checked when it was admitted"
         self._claims.remove(numbers)
-        if self._taken:
-            for number in numbers.tolist():
-                self._taken.pop(number, None)
+        taken, leases = self.taken, self.consumers.leases
+        if taken:
+            for number in numbers.tolist() if isinstance(numbers, np.ndarray) else numbers:
+                taken.pop(number, None)
+                if leases:
+                    leases.pop(number, None)
+        if self.index.returned.entries or self.consumers.hand is not None:
+            gone = numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
+            self.index.returned.forget(gone)
+            self.consumers.leave_hand(gone)
 
     def settle_shared(self) -> None:
         """Give resends that came while their first was on its way the first one's outcome."""
-        for resend, first, distance, count in self._sharing:
+        for resend, first, distance in self.sharing:
             if first.failure is not None:
                 resend.failure = first.failure
             else:
-                resend.answer = range(first.first + distance, first.first + distance + count)
-        self._sharing.clear()
+                resend.first = begin = first.first + distance
+                resend.answer = range(begin, begin + resend.shape.messages)
+        self.sharing.clear()
 
     def live(self, numbers: Sequence[int]) -> dict[bytes, Numbers]:
         """Return those of the numbers that are undelivered, ascending and once, by queue. Call with the lock held."""
         table = self.index.table
-        if len(numbers) == 1:
-            place = table.find(numbers[0])
-            if place is None:
-                return {}
-            return {table.queues.name(place.queue).encode(): np.array(numbers, np.uint64)}
         possible = [number for number in numbers if 0 < number <= table.last_number()]
         live, queues = table.find_many(distinct(np.array(possible, np.uint64)))
         order = np.argsort(queues, kind="stable")

@@ -82,8 +82,8 @@ def _look_up(disk: Disk, directory: Path, files: Sequence[Sealed], number: int) 
     found = [examine(disk, task, full=False) for task in unsealed]
     for examined in as_followed(disk, unsealed, found, full=False):
         walked = read_contents(disk, examined)
-        if walked is not None and examined.header is not None:
-            place = _after(walked, number, (examined.task.path, examined.header.identity), place)
+        if walked is not None and examined.task.identity is not None:
+            place = _after(walked, number, (examined.task.path, examined.task.identity), place)
     if place is None:
         raise NoSuchMessage(number)
     return _read(disk, place, number)

@@ -1,6 +1,6 @@
-"""How a database is opened: names, defaults, limits, and how they are written by people.
+"""The options of a database: names, defaults, limits, and how people write their values.
 
-The upper-case names are those of the seed's server and are read from the environment too.
+`Options.from_environment` reads the upper-case names from the environment.
 """
 
 import os
@@ -14,11 +14,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypedDict, get_args
 
-from oms_journal.database.arguments import flag, shown
+from oms_journal.database.arguments import flag, plain_text, shown
+from oms_journal.database.consumers import DeadLetters
+from oms_journal.database.limits import Limit, Limits
 from oms_journal.index.duplicates import WindowBounds
+from oms_journal.index.readiness import Moment
 from oms_journal.journal.format.headers import ALIGNMENT_MAX, ALIGNMENT_MIN
 from oms_journal.journal.lock import RENEW_SECONDS, Holder
-from oms_journal.journal.operations import MESSAGE_BYTES_MAX, MIB
+from oms_journal.journal.operations import MESSAGE_BYTES_MAX, MIB, encode_name
 from oms_journal.journal.writing.log import DATA_FILE_BYTES_MAX, DATA_FILE_BYTES_MIN, JournalSettings
 from oms_journal.recovery.startup import Policy, RecoveryOptions, Validation
 from oms_journal.recovery.validation import Progress
@@ -56,9 +59,42 @@ def system_clock() -> int:
     return time.time_ns() // 1000
 
 
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 def steady_clock() -> int:
     """Return microseconds since some moment, of a clock that nobody sets, and that goes on while the machine sleeps."""
-    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
+    return time.clock_gettime_ns(_STEADY) // 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOptions:
+    """What holds for one queue. You give it when you open a database: `queues={"orders": QueueOptions(...)}`.
+
+    Nothing of it is kept on disk. Raises ValueError and TypeError.
+    """
+
+    max_messages: int | None = None  # undelivered ones, taken ones included; None: no limit
+    max_bytes: int | str | None = None  # of their payloads and properties; "25M" is taken too
+
+    def __post_init__(self) -> None:
+        if isinstance(self.max_bytes, str):
+            object.__setattr__(self, "max_bytes", _parsed("max_bytes", self.max_bytes))
+        _limit(self.max_messages, self.max_bytes)
+
+    def limit(self) -> Limit | None:
+        """Return the limit of the queue, None where it has none. For the layers of the engine itself."""
+        return _limit(self.max_messages, self.max_bytes)
+
+
+def _limit(max_messages: object, max_bytes: object) -> Limit | None:
+    given = {"max_messages": max_messages, "max_bytes": max_bytes}
+    for name, value in given.items():
+        if value is not None:
+            _within(name, value, 1, COUNT_MAX)
+            if not isinstance(value, int):
+                raise ValueError(f"{name} must be a whole number, not {shown(value)}")
+    return None if max_messages is None and max_bytes is None else Limit(max_messages, max_bytes)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +120,13 @@ class Options:
     renew_interval: float = RENEW_SECONDS  # between two signs of life in the lock file
     is_shared: bool = False  # another host may open the directory: this one's cache is not believed, nor its lock alone
     passing: Holder | None = None  # a silent owner that is taken over although its lock is held
+    max_messages: int | None = None  # undelivered in each queue that is not among `queues`; None: no limit
+    max_bytes: int | None = None  # likewise, of payloads and properties
+    queues: Mapping[str, QueueOptions] | None = None  # what holds for single queues, in place of these two
+    max_attempts: int | None = None  # a message that came back so often goes to `dead_letter`; None: it comes again
+    dead_letter: str | None = None  # the queue for them, which has none itself; to be given with `max_attempts`
+    slow_sync: float = 1.0  # a commit that waits longer for the disk is told while it waits; 0: none is
+    on_slow_sync: Callable[[float], None] | None = None  # told beside the log, with the seconds so far
     clock: Callable[[], int] = system_clock
     steady: Callable[[], int] | None = None  # a clock that nobody sets; None: the system's, beside its clock alone
     chance: Callable[[int], int] = secrets.randbits  # so many random bits, for identities
@@ -112,8 +155,8 @@ class Options:
         if unknown:
             every = sorted(NamedOptions.__annotations__)
             near = get_close_matches(unknown[0], every, 1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise TypeError(f"{unknown[0]} is not an option; {hint}the options are {', '.join(every)}")
+            hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(every)}"
+            raise TypeError(f"{unknown[0]} is not an option; {hint}")
         options = cls(**{name: _parsed(name, value) for name, value in _given(named).items()})
         options.check()
         return options
@@ -137,7 +180,7 @@ class Options:
         _within("max_message_size", self.max_message_size, 1, MESSAGE_BYTES_MAX)
         _within("group_alignment", self.group_alignment, ALIGNMENT_MIN, ALIGNMENT_MAX)
         _within("compact_share", self.compact_share, 0, 1)
-        for name in ("cleanup_interval", "duplicate_age"):
+        for name in ("cleanup_interval", "duplicate_age", "slow_sync"):
             _within(name, getattr(self, name), 0, SECONDS_MAX)
         for name in ("duplicate_count", "archives_max"):
             _within(name, getattr(self, name), 0, COUNT_MAX)
@@ -146,7 +189,9 @@ class Options:
             _within("retention_age", self.retention_age, 0, SECONDS_MAX)
         if self.retention_bytes is not None:
             _within("retention_bytes", self.retention_bytes, 0, COUNT_MAX)
+        _limit(self.max_messages, self.max_bytes)
         self._check_types()
+        self._check_dead_letters()
         if self.group_alignment & (self.group_alignment - 1):
             raise ValueError(f"group_alignment must be a power of two, not {self.group_alignment}")
         for name, choice in (("policy", Policy), ("validation", Validation)):
@@ -162,13 +207,35 @@ class Options:
                 raise ValueError(f"{name} must be a whole number, not {getattr(self, name)}")
         for name in _FLAGS:
             flag(getattr(self, name), name)
-        for name in ("clock", "chance", "sleep", *(() if self.steady is None else ("steady",))):
+        may_be_none = [name for name in ("steady", "on_slow_sync") if getattr(self, name) is not None]
+        for name in ("clock", "chance", "sleep", *may_be_none):
             if not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be a function, not {shown(getattr(self, name))}")
+        if self.queues is not None:
+            _queue_options(self.queues)
         if self.passing is not None and not isinstance(self.passing, Holder):
             raise TypeError(f"passing must be a Holder, not {shown(self.passing)}")
         if self.retention_directory is not None and not isinstance(self.retention_directory, Path):
             raise TypeError(f"retention_directory must be a Path, not {shown(self.retention_directory)}")
+
+    def _check_dead_letters(self) -> None:
+        """Raise ValueError or TypeError where the messages that come back too often have nowhere to go."""
+        if self.dead_letter is not None:
+            encode_name(self.dead_letter, "dead_letter")
+        if self.max_attempts is None:
+            if self.dead_letter is not None:
+                raise ValueError("dead_letter is given without max_attempts: say how often a message may come back")
+            return
+        _within("max_attempts", self.max_attempts, 1, ATTEMPTS_MAX)
+        if self.dead_letter is None:
+            raise ValueError("max_attempts is given without dead_letter: name the queue that such messages go to")
+
+    def dead_letters(self, queue: str) -> DeadLetters | None:
+        """Return what becomes of a queue's messages that came back too often, None where they come again."""
+        if self.max_attempts is None or self.dead_letter in (None, queue):
+            return None
+        assert self.dead_letter is not None
+        return DeadLetters(self.max_attempts, self.dead_letter)
 
     def recovery(self, progress: Progress) -> RecoveryOptions:
         """Return the part of the options that a start uses."""
@@ -199,10 +266,20 @@ class Options:
             reads_back=os.environ.get("OMS_CHECK") == "1",
         )
 
+    def limits(self) -> Limits | None:
+        """Return the limits of the queues, None where no queue has one."""
+        named = {name.encode(): one.limit() for name, one in _queue_options(self.queues or {}).items()}
+        default = _limit(self.max_messages, self.max_bytes)
+        return Limits(named, default) if default is not None or any(named.values()) else None
+
     def ahead(self) -> int | None:
         """Return how far the clock is ahead of one that nobody sets. None when there is no such clock beside it."""
         steady = self.steady or (steady_clock if self.clock is system_clock else None)
         return None if steady is None else self.clock() - steady()
+
+    def moment(self) -> Moment:
+        """Return what the two clocks show."""
+        return Moment((self.steady or steady_clock)(), self.clock())
 
     @property
     def window(self) -> WindowBounds:
@@ -218,12 +295,13 @@ ENVIRONMENT = {
     "RETENTION_BYTES": "retention_bytes",
 }
 _IN_MINUTES = ("MSG_CLEANUP_INTERVAL",)  # as the seed gives it: "defaults to 30 minutes"
-_SIZES = ("max_data_file_size", "max_message_size", "retention_bytes")
-_COUNTS = ("duplicate_count", "archives_max", "group_alignment")
-_DURATIONS = ("renew_interval", "cleanup_interval", "duplicate_age", "retention_age")
+_SIZES = ("max_data_file_size", "max_message_size", "retention_bytes", "max_bytes")
+_COUNTS = ("max_messages", "duplicate_count", "archives_max", "group_alignment", "max_attempts")
+_DURATIONS = ("renew_interval", "cleanup_interval", "duplicate_age", "retention_age", "slow_sync")
 _WHOLE = ("max_data_file_size", "max_message_size", "retention_bytes", *_COUNTS)
 _FLAGS = ("unreadable_as_damaged", "hold_suspects", "is_shared", "create")
 COUNT_MAX = 1 << 62
+ATTEMPTS_MAX = 1_000_000_000
 
 
 class NamedOptions(TypedDict, total=False):
@@ -246,6 +324,13 @@ class NamedOptions(TypedDict, total=False):
     archives_max: int | None
     renew_interval: float | str | None
     create: bool | None
+    max_messages: int | None
+    max_bytes: int | str | None
+    queues: Mapping[str, QueueOptions] | None
+    max_attempts: int | None
+    dead_letter: str | None
+    slow_sync: float | str | None
+    on_slow_sync: Callable[[float], None] | None
     clock: Callable[[], int] | None
 
 
@@ -263,6 +348,8 @@ def _parsed(name: str, value: object) -> Any:
         raise ValueError(f"{name}: {failure}") from None
     if name in _COUNTS and isinstance(value, str) and value.strip().isdecimal():
         return int(value)
+    if name == "queues":
+        return _queue_options(value)
     if name == "retention_directory":
         if not isinstance(value, str | Path):
             raise TypeError(f"retention_directory must be a path (str or Path), not {shown(value)}")
@@ -270,6 +357,18 @@ def _parsed(name: str, value: object) -> Any:
             raise ValueError("retention_directory is empty; name a directory, or leave it out to delete files")
         return Path(value)
     return value
+
+
+def _queue_options(queues: object) -> dict[str, QueueOptions]:
+    """Return the options of single queues, in a dict of its own. TypeError, InvalidName."""
+    if not isinstance(queues, Mapping):
+        raise TypeError(f"queues must map names of queues to QueueOptions, not {shown(queues)}")
+    found = {plain_text(name, "a name in queues"): queues[name] for name in queues}
+    for name, one in found.items():
+        encode_name(name, "a name in queues")
+        if not isinstance(one, QueueOptions):
+            raise TypeError(f"queues[{name!r}] must be a QueueOptions, not {shown(one)}")
+    return found
 
 
 def _within(name: str, value: object, low: float, high: float) -> None:

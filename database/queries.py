@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from oms_journal.database.ledger import Ledger
-from oms_journal.database.reading import Files, Wanted, read_many, read_value
-from oms_journal.index.table import MessageLocation
+from oms_journal.database.reading import Files, Find, Wanted, read_many, read_one, read_value
+from oms_journal.index.table import EXPIRED, NUMBER_MAX, MessageLocation, Numbers
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, MessageDamaged
 from oms_journal.journal.format.frames import BadFrame
@@ -73,19 +75,45 @@ def keys(ledger: Ledger, prefix: str) -> Iterator[str]:
 def queues(ledger: Ledger) -> dict[str, int]:
     """Return how many messages are undelivered in every queue that has any."""
     with ledger.lock:
-        return {name: count for name, (count, _) in ledger.index.table.queues.used().items()}
+        return {name: count for name, (count, _) in ledger.index.undelivered().items()}
 
 
 def undelivered_count(ledger: Ledger, queue: str | None) -> int:
     with ledger.lock:
-        return ledger.index.table.count if queue is None else ledger.index.table.undelivered_count(queue)
+        return ledger.index.undelivered_count(queue)
+
+
+def oldest_age(
+    ledger: Ledger, files: Files, queue: str, clock: Callable[[], int], find_again: Find | None = None
+) -> float | None:
+    """Return how many seconds ago the oldest undelivered message was added that can be read; None for none."""
+    after = -1
+    while True:
+        with ledger.lock:
+            table = ledger.index.table
+            first, _ = table.first_numbers(queue, table.number_before(queue) if after < 0 else after, 1)
+        if not first:
+            return None
+        (after,) = first
+        found = read_one(files, after, find_again or (lambda number: find(ledger, number)))
+        if isinstance(found, Message):
+            return max(0.0, (clock() - found.added_us) / 1e6)
+        if found is not None:
+            _log.error("%s", found)
+
+
+def undelivered_numbers(ledger: Ledger, queue: str) -> Numbers:
+    """Return the numbers of a queue's undelivered messages, held back or not, as they are now, in order."""
+    with ledger.lock:
+        found = [batch[0] for batch in ledger.index.table.batches(queue, 0, NUMBER_MAX)]
+    return np.concatenate([np.empty(0, np.int64), *found]).astype(np.uint64)
 
 
 def undelivered(
     ledger: Ledger,
     files: Files,
     queue: str | None,
-    find_again: Callable[[int], MessageLocation | None] | None = None,
+    find_again: Find | None = None,
     *,
     held: bool = False,
 ) -> Iterator[Message]:
@@ -98,9 +126,7 @@ def undelivered(
     return _readable(files, places, find_again or (lambda number: find(ledger, number)))
 
 
-def _readable(
-    files: Files, batches: Iterator[Wanted], find_again: Callable[[int], MessageLocation | None]
-) -> Iterator[Message]:
+def _readable(files: Files, batches: Iterator[Wanted], find_again: Find) -> Iterator[Message]:
     for found in read_many(files, batches, find_again):
         if isinstance(found, MessageDamaged):
             _log.error("%s", found)
@@ -135,7 +161,7 @@ def _places_up_to(ledger: Ledger, queue: str | None, last: int, *, held: bool) -
     after = 0
     while True:
         with ledger.lock:
-            block = next(ledger.index.table.batches(queue, after, last), None)
+            block = next(ledger.index.table.batches(queue, after, last, EXPIRED), None)
             if block is None:
                 return
             after = int(block[0][-1])

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
@@ -11,12 +11,11 @@ import numpy as np
 from oms_journal.database.compaction import FileFacts, plan_compaction
 from oms_journal.database.ledger import Ledger
 from oms_journal.database.queries import DatabaseState, find, places_of
-from oms_journal.database.reading import read_many
-from oms_journal.index.table import NUMBER_MAX, MessageLocation
+from oms_journal.database.reading import read_added
+from oms_journal.index.table import EXPIRED, NUMBER_MAX, MessageLocation
 from oms_journal.journal import names
 from oms_journal.journal.errors import DiskError
 from oms_journal.journal.names import ArchiveName, DataFileName
-from oms_journal.journal.reading.message import Message
 
 _log = logging.getLogger("oms.database")
 
@@ -45,6 +44,24 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SyncBucket:
+    """Groups of commits that waited for less than so many seconds, and not for less than half as long."""
+
+    seconds: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncStats:
+    """How long groups of commits, each with one sync, have waited for the disk since the database was opened."""
+
+    count: int
+    seconds: float  # all together
+    slow: int  # of these, told as slow
+    buckets: tuple[SyncBucket, ...]  # the shortest first, without empty ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
     """A whole database. Sizes in bytes."""
 
@@ -62,6 +79,7 @@ class Stats:
     reserve_bytes: int
     owner: int
     free_bytes: int
+    syncs: SyncStats | None = None  # None in a view: only the process that has the database open knows
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -104,14 +122,21 @@ class CleanupReport:
         return asdict(self)
 
 
-def stats(state: DatabaseState) -> Stats:
+def sync_stats(counts: Sequence[int], seconds: float, slow: int) -> SyncStats:
+    """Return the figures of groups by the bits of the microseconds that each has waited."""
+    found = list(counts)  # a commit may come meanwhile
+    buckets = tuple(SyncBucket(seconds=(1 << bits) / 1e6, count=count) for bits, count in enumerate(found) if count)
+    return SyncStats(count=sum(found), seconds=seconds, slow=slow, buckets=buckets)
+
+
+def stats(state: DatabaseState, syncs: SyncStats | None = None) -> Stats:
     """Return the figures of the database."""
     facts = file_facts(state)
     archives = [e for e in state.disk.list(state.directory) if isinstance(names.parse(e), ArchiveName)]
     with state.ledger.lock:
-        table = state.ledger.index.table
-        queues = table.queues.used()
-        undelivered_total, key_count = table.count, len(state.ledger.index.keyed)
+        index = state.ledger.index
+        queues = index.undelivered()
+        undelivered_total, key_count = index.undelivered_count(), len(index.keyed)
     oldest = _oldest(state.ledger)
     ages = _ages(state, oldest.values())
     needed = next((fact for fact in facts if fact.is_needed), None)
@@ -140,6 +165,7 @@ def stats(state: DatabaseState) -> Stats:
         reserve_bytes=_size(state, names.RESERVE),
         owner=state.owner,
         free_bytes=state.disk.free_bytes(state.directory),
+        syncs=syncs,
     )
 
 
@@ -158,12 +184,12 @@ def _oldest(ledger: Ledger) -> dict[str, MessageLocation]:
     """Return the first undelivered message of every queue, from one pass over the table."""
     with ledger.lock:
         table = ledger.index.table
-        last, queue_count = ledger.index.highest_number(), len(table.queues.used())
+        last, queue_count = ledger.index.highest_number(), len(ledger.index.undelivered())
     found: dict[str, MessageLocation] = {}
     after = 0
     while len(found) < queue_count:
         with ledger.lock:
-            block = next(table.batches(None, after, last), None)
+            block = next(table.batches(None, after, last, EXPIRED), None)
             if block is None:
                 break
             block_numbers, queues = table.find_many(block[0].astype(np.uint64))
@@ -177,16 +203,13 @@ def _oldest(ledger: Ledger) -> dict[str, MessageLocation]:
 
 
 def _ages(state: DatabaseState, places: Iterable[MessageLocation]) -> dict[int, float]:
-    """Return how many seconds ago messages were added, those left out that cannot be read."""
+    """Return how many seconds ago messages were added, those left out whose frames cannot be read."""
     ages: dict[int, float] = {}
     in_order = sorted(places, key=lambda place: (place.sequence, place.offset))
-    for _, part in groupby(in_order, key=lambda place: place.sequence):
-        mine = [(place.number, place.sequence, place.offset) for place in part]
-        wanted = np.array(mine, np.int64).reshape(-1, 3).T
+    for _, mine in groupby(in_order, key=lambda place: place.sequence):
         try:
-            for found in read_many(state.files, [(wanted[0], wanted[1], wanted[2])], lambda n: find(state.ledger, n)):
-                if isinstance(found, Message):
-                    ages[found.number] = max(0.0, (state.now - found.added_us) / 1e6)
+            for number, added_us in read_added(state.files, [*mine], lambda n: find(state.ledger, n)):
+                ages[number] = max(0.0, (state.now - added_us) / 1e6)
         except DiskError as failure:
             _log.warning("%s", failure)
     return ages

@@ -1,23 +1,26 @@
 """A database opened only for reading: no lock, nothing changed, also while another process writes.
 
-It shows what is vouched for: of the active file everything but the last group, which a power cut
-could still take back. A view is a picture of one moment; open a new one for a later one. Where a
-running database has let go of files since, what is still wanted of them is looked for anew.
+It shows what a power cut cannot take back: of the active file everything but the last group. Where that is its first
+one, the view shows the first commit of it: the file before it, or the lock file, says that the file was begun.
+
+A view shows one moment; open a new one for a later moment. If a running database has removed files since, the view
+looks for what it still needs in the newer ones.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
 from oms_journal.database import queries, stats
-from oms_journal.database.arguments import Number, asked_queue, encodable_text, message_number, plain_text
+from oms_journal.database.arguments import Number, asked_queue, encodable_text, message_number, named_queue, plain_text
 from oms_journal.database.ledger import Ledger
 from oms_journal.database.options import system_clock
 from oms_journal.database.reading import Files, read_known
 from oms_journal.database.stats import FileExplanation, Stats
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.live import Index
+from oms_journal.index.readiness import Moment
 from oms_journal.index.table import MessageLocation
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, JournalError
@@ -46,7 +49,7 @@ class DatabaseView:
         self._read = read
         self._disk = disk
         self._ledger = Ledger(read.index)
-        self._files = Files(disk, directory)
+        self._files = Files(disk, directory, read.identities)
 
     @classmethod
     def open(
@@ -84,7 +87,7 @@ class DatabaseView:
     def read(self, number: Number) -> Message:
         """Return an undelivered message. Raises NoSuchMessage and MessageDamaged."""
         known = message_number(number)
-        return read_known(self._files, known, lambda: self._find(known))
+        return read_known(self._files, known, self._find)
 
     def get(self, key: str) -> bytes | None:
         """Return the value of a key, or None when there is no such key.
@@ -114,6 +117,7 @@ class DatabaseView:
 
     def _look_anew(self) -> None:
         self._read = _read_beside(self._disk, self.directory, no_progress)
+        self._files.learn(self._read.identities)
         with self._ledger.lock:
             self._ledger.index = self._read.index
 
@@ -148,9 +152,20 @@ class DatabaseView:
         """Yield the numbers of the undelivered messages of a queue, or of all queues, in order."""
         return queries.numbers(self._ledger, asked_queue(queue))
 
+    def peek(self, queue: str) -> Message | None:
+        """Return the first undelivered message of a queue that is not held back. None when there is none.
+
+        A view does not know what is taken.
+        """
+        return next(self.undelivered(named_queue(queue)), None)
+
+    def oldest_age(self, queue: str) -> float | None:
+        """Return how many seconds ago the oldest undelivered message of a queue was added. None when there is none."""
+        return queries.oldest_age(self._ledger, self._files, named_queue(queue), system_clock, self._find)
+
     def queues(self) -> dict[str, int]:
         """Return how many messages are undelivered in each queue that has any."""
-        return {name: count for name, (count, _) in self._ledger.index.table.queues.used().items()}
+        return queries.queues(self._ledger)
 
     def stats(self) -> Stats:
         """Return the figures of the database."""
@@ -179,6 +194,7 @@ class _Read:
     """What reading the directory gave."""
 
     index: Index
+    identities: Mapping[int, int | None]  # of the data files, by their sequences
     active: int | None  # the newest data file, while it is not sealed
     active_bytes: int  # how far it is vouched for
 
@@ -199,13 +215,17 @@ def _read(disk: Disk, directory: Path, progress: Progress) -> _Read:
     examined = examine_directory(disk, directory, progress, full=False, mark=_vouched_only)
     index, kept = replay(disk, examined, WindowBounds())
     # What is held back, and what a start was about to hold when it was killed, or will hold.
-    up_to = max(findings.intended(disk, directory), load_held(disk, directory, index, identities(kept)))
+    now = system_clock()
+    index.settle_terms(now)
+    index.ready(Moment(0, now), ())
+    known = identities(kept)
+    up_to = max(findings.intended(disk, directory), load_held(disk, directory, index, known))
     if up_to:
         index.hold_up_to(up_to)
     if not kept:
-        return _Read(index, None, 0)
+        return _Read(index, known, None, 0)
     last = kept[-1]
-    return _Read(index, None if last.decision.action is not Action.SEAL else last.sequence, last.end)
+    return _Read(index, known, None if last.decision.action is not Action.SEAL else last.sequence, last.end)
 
 
 def _vouched_only(task: Candidate) -> Candidate:

@@ -30,6 +30,8 @@ _ENTRY = struct.Struct("<QIQqQ")
 MICROSECONDS = 1_000_000
 SET_MICROSECONDS = 10 * MICROSECONDS  # a clock that is so much off what has passed was set
 
+UNKNOWN = 0  # the digest where a payload was lost
+
 Scope = tuple[bytes, bytes]
 
 
@@ -45,6 +47,10 @@ class KnownIdentifier(NamedTuple):
     @property
     def numbers(self) -> range:
         return range(self.first, self.first + self.messages)
+
+    def is_same(self, messages: int, digest: int) -> bool:
+        """Say whether so many messages with this digest are a resend, as far as anyone knows."""
+        return self.messages == messages and self.digest in (UNKNOWN, digest)
 
 
 def digest(hashes: Sequence[int]) -> int:
@@ -73,6 +79,10 @@ class DuplicateWindow:
     def __len__(self) -> int:
         return len(self._seen)
 
+    def __contains__(self, scope: object) -> bool:
+        """Say whether the identifier is known, be it too old to count."""
+        return scope in self._seen
+
     def find(self, scope: Scope, now: int) -> KnownIdentifier | None:
         """Return what the identifier stands for, when it is in the window at this time."""
         seen = self._seen.get(scope)
@@ -80,10 +90,11 @@ class DuplicateWindow:
 
     def remember(self, scope: Scope, seen: KnownIdentifier) -> None:
         """Take in an identifier, and forget what is beyond the bounds."""
-        self._seen.pop(scope, None)
-        self._seen[scope] = seen
-        while len(self._seen) > self._bounds.count:
-            self._seen.popitem(last=False)
+        known = self._seen
+        known.pop(scope, None)
+        known[scope] = seen
+        while len(known) > self._bounds.count:
+            known.popitem(last=False)
 
     def expire(self, now: int) -> None:
         """Forget what is too old."""
@@ -151,14 +162,15 @@ def _identifiers(contents: Contents, sequence: int) -> Iterator[tuple[Scope, Kno
         low, high = np.searchsorted(commits, [commit, commit + 1])
         mine = add_rows[low:high]
         mine = mine[mine >= row]
-        if not columns["flags"][row] & WHOLE_COMMIT:
+        if not columns["flags"][row] & WHOLE_COMMIT:  # else all of the commit have it, and the identifier
             same = (columns["producer"][mine] == producer) & (columns["name"][mine] == name)
             mine = mine[: int(np.argmin(same))] if not same.all() else mine
         done = int(mine[-1])
         hashes = columns["hash"][mine].tolist()
         scope = (bytes(contents.names[name]), bytes(contents.producers[producer - 1]))
         first, time = int(columns["number"][row]), int(columns["time"][row])
-        yield scope, KnownIdentifier(first, len(hashes), digest(hashes), time, sequence)
+        is_known = 0 not in hashes  # of a payload that was lost the file may have none
+        yield scope, KnownIdentifier(first, len(hashes), digest(hashes) if is_known else UNKNOWN, time, sequence)
 
 
 def carried(entries: dict[Scope, KnownIdentifier]) -> list[bytes]:

@@ -11,12 +11,13 @@ A block of the index's table: messages of neighbouring numbers as columns.
     offset     4      of the frame, divided by 8
     size       4      bytes of properties and payload, for the accounts
     queue      4      place of the queue's name
-    is_live    1      still undelivered
+    is_live    1      0 when it is gone, 1 while it may be handed out, else bits: `LIVE` and those below it
     number     8      only in a sparse block; in a dense one the first number says all
     sequence   8      only where a message was moved to another file than its block's
 
-A message costs 13 bytes in a dense block and 21 in a sparse one. The newest block grows by appending;
-every other one is frozen into arrays.
+The newest block grows by appending: a message costs 13 bytes in it. Every other one is frozen. There the first three
+columns have as few bytes as their values need, and none where these lie on a line (`Line`): most blocks are of one
+queue, and of small messages, so that one costs 7 bytes, and 1 where all are of one size.
 
 The names of the queues, and how much is undelivered in each.
 
@@ -29,8 +30,9 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -97,12 +99,57 @@ class Queues:
             self._free.append(self._places.pop(name))
 
 
+class Line:
+    """A column whose values go up by the same step from row to row: read like an array, in no memory."""
+
+    __slots__ = ("count", "first", "step")
+
+    def __init__(self, first: int, step: int, count: int) -> None:
+        self.first = first
+        self.step = step
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return the value of a row; of a slice or of several rows an array."""
+        if isinstance(rows, slice):
+            rows = np.arange(*rows.indices(self.count))
+        return self.first + self.step * rows
+
+
+Column = Union[Line, npt.NDArray[Any], "array[int]"]  # the last of a growing block
+
+
+def compact(values: npt.NDArray[Any]) -> Line | npt.NDArray[Any]:
+    """Return values, at least one and none below 0, as a column in little memory."""
+    first, last, count = int(values[0]), int(values[-1]), len(values)
+    step = (last - first) // max(count - 1, 1)
+    if step >= 0 and first + step * (count - 1) == last and (count < 3 or (np.diff(values) == step).all()):
+        return Line(first, step, count)
+    return values.astype(np.min_scalar_type(int(values.max())))
+
+
+def values_of(column: Column) -> Line | npt.NDArray[Any]:
+    """Return a column to be asked for several rows."""
+    return np.frombuffer(column, np.uint32) if isinstance(column, array) else column
+
+
+# What `is_live` says of a message that was added on terms.
+LIVE = 1  # undelivered; every other one says more of such a message
+NOT_DUE = 2
+BEHIND = 4  # another one of its group
+EXPIRED = 8
+LATE = 16  # it expires when its taker gives it back
+GROUPED = 32
+TIMED = 64  # it stands in a schedule
+APART = NOT_DUE | BEHIND | EXPIRED  # not handed out
 OFFSET_UNIT = 8  # frames start at multiples of 8
 FEW_ROWS = 64  # so many are looked at faster one by one than as arrays
 
 _Kind = TypeVar("_Kind", bound=np.generic)
 Ints = npt.NDArray[np.int64]
-Narrow = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[np.uint64]
 _NO_ROWS: Ints = np.empty(0, np.int64)
 
@@ -110,19 +157,24 @@ _NO_ROWS: Ints = np.empty(0, np.int64)
 class Block:
     """Messages of ascending numbers."""
 
-    __slots__ = ("first", "is_live", "last", "live", "numbers", "offsets", "queues", "sequence", "sequences", "sizes")
+    __slots__ = (
+        "first", "is_growing", "is_live", "last", "live", "numbers", "offsets", "queues", "sequence", "sequences",
+        "sizes", "use",
+    )  # fmt: skip
+    use: "FileUse"  # of its file, while it grows
 
     def __init__(self, sequence: int, first: int) -> None:
         self.sequence = sequence
+        self.is_growing = False
         self.first = first
         self.last = first - 1
         self.live = 0
         self.numbers: Numbers | None = None
         self.sequences: Numbers | None = None
-        self.offsets: array[int] | npt.NDArray[np.uint32] = array("I")
-        self.sizes: array[int] | npt.NDArray[np.uint32] = array("I")
-        self.queues: array[int] | npt.NDArray[np.uint32] = array("I")
-        self.is_live: bytearray | npt.NDArray[np.bool_] = bytearray()
+        self.offsets: Column = array("I")
+        self.sizes: Column = array("I")
+        self.queues: Column = array("I")
+        self.is_live: bytearray | npt.NDArray[np.uint8] = bytearray()
 
     def row(self, number: int) -> int:
         """Return the number's row, -1 when it has none. The number is not below the first one."""
@@ -142,7 +194,7 @@ class Block:
             inside = rows < len(self.numbers)
             rows, numbers = rows[inside], numbers[inside]
             rows = rows[self.numbers[rows] == numbers]
-        found: Ints = rows[np.frombuffer(self.is_live, np.bool_)[rows]]
+        found: Ints = rows[np.frombuffer(self.is_live, np.uint8)[rows] != 0]
         return found
 
     def number(self, row: int) -> int:
@@ -161,16 +213,16 @@ class Block:
         self.is_live = self.is_live[:count]
 
     def freeze(self) -> None:
-        """Turn the growing columns into arrays, without a copy."""
-        if isinstance(self.offsets, array):
-            self.offsets = np.frombuffer(self.offsets, np.uint32)
-            self.sizes = np.frombuffer(self.sizes, np.uint32)
-            self.queues = np.frombuffer(self.queues, np.uint32)
-            self.is_live = np.frombuffer(self.is_live, np.bool_)
+        """Let the columns grow no more, and take little memory."""
+        if self.is_growing:
+            columns = [compact(values_of(column)[:]) for column in (self.offsets, self.sizes, self.queues)]
+            is_live = np.frombuffer(self.is_live, np.uint8)
+            # No call in between: who is interrupted leaves a block that grows, or one that does not.
+            self.offsets, self.sizes, self.queues, self.is_live, self.is_growing = *columns, is_live, False
 
     def live_rows(self) -> Ints:
         """Return the rows of the live messages, in order."""
-        found: Ints = np.flatnonzero(np.frombuffer(self.is_live, np.bool_))
+        found: Ints = np.flatnonzero(np.frombuffer(self.is_live, np.uint8) != 0)
         return found
 
     def pack(self) -> None:
@@ -183,10 +235,10 @@ class Block:
             self.numbers = self.numbers[rows]
         if self.sequences is not None:
             self.sequences = self.sequences[rows]
-        assert isinstance(self.offsets, np.ndarray) and isinstance(self.sizes, np.ndarray)
-        assert isinstance(self.queues, np.ndarray)
-        self.offsets, self.sizes, self.queues = self.offsets[rows], self.sizes[rows], self.queues[rows]
-        self.is_live = np.ones(len(rows), np.bool_)
+        if len(rows):
+            columns = [compact(values_of(column)[rows]) for column in (self.offsets, self.sizes, self.queues)]
+            self.offsets, self.sizes, self.queues = columns
+        self.is_live = np.frombuffer(self.is_live, np.uint8)[rows]
 
     def move(self, row: int, sequence: int, offset: int) -> None:
         """Note where a message was written again."""
@@ -194,10 +246,9 @@ class Block:
         if self.sequences is None:
             self.sequences = np.full(len(self.offsets), self.sequence, np.uint64)
         self.sequences[row] = sequence
-        if not (offsets := np.frombuffer(self.offsets, np.uint32)).flags.writeable:
-            offsets = offsets.copy()
-        offsets[row] = offset >> 3
-        self.offsets = offsets
+        if not isinstance(self.offsets, np.ndarray) or self.offsets.dtype != np.uint32:
+            self.offsets = values_of(self.offsets)[:].astype(np.uint32)  # of its own, and wide enough for any
+        self.offsets[row] = offset >> 3
 
     def merge(self, sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Ints]) -> None:
         """Put more live messages of one data file among those of the block."""
@@ -210,46 +261,45 @@ class Block:
         at = np.searchsorted(self.numbers, numbers)
         self.numbers = np.insert(self.numbers, at, numbers)
         self.sequences = np.insert(self.sequences, at, sequence)
-        self.offsets = np.insert(np.frombuffer(self.offsets, np.uint32), at, columns[0] >> 3)
-        self.sizes = np.insert(np.frombuffer(self.sizes, np.uint32), at, columns[1])
-        self.queues = np.insert(np.frombuffer(self.queues, np.uint32), at, columns[2])
-        self.is_live = np.ones(len(self.numbers), np.bool_)
+        self.offsets = np.insert(values_of(self.offsets)[:].astype(np.uint32), at, columns[0] >> 3)
+        self.sizes = np.insert(values_of(self.sizes)[:].astype(np.uint32), at, columns[1])
+        self.queues = np.insert(values_of(self.queues)[:].astype(np.uint32), at, columns[2])
+        self.is_live = np.insert(np.frombuffer(self.is_live, np.uint8), at, LIVE)
         self.live = len(self.numbers)
 
-    def select(self, queue: int | None, after: int, last: int) -> tuple[Ints, Ints, Ints] | None:
+    def select(self, queue: int | None, after: int, last: int, without: int = 0) -> tuple[Ints, Ints, Ints] | None:
         """Return (numbers, sequences, offsets) of the live messages of a queue, or of all; None for none.
 
-        Only of numbers above `after` and up to `last`.
+        Only of numbers above `after` and up to `last`, and none that has one of the bits `without`.
         """
-        rows = self._rows(queue, self._row_behind(after), self._row_behind(last))
+        rows = self._rows(queue, self._row_behind(after), self._row_behind(last), without)
         if not len(rows):
             return None
         numbers = rows + self.first if self.numbers is None else self.numbers[rows].astype(np.int64)
-        offsets = np.frombuffer(self.offsets, np.uint32)[rows].astype(np.int64) * OFFSET_UNIT
+        offsets = values_of(self.offsets)[rows].astype(np.int64) * OFFSET_UNIT
         if self.sequences is None:
             return numbers, np.full(len(rows), self.sequence, np.int64), offsets
         return numbers, self.sequences[rows].astype(np.int64), offsets
 
-    def first_numbers(self, queue: int, after: int, count: int) -> list[int]:
-        """Return the numbers of the first so many live messages of a queue behind a number, in order."""
-        low = self._row_behind(after)
-        if (few := self._few_rows(queue, low)) is not None:
-            return [self.number(row) for row in few[:count]]
-        rows = self._rows(queue, low, len(self.offsets))[:count]
+    def first_numbers(self, queue: int, after: int, count: int, without: int = 0) -> list[int]:
+        """Return the numbers of the first so many live messages of a queue behind a number, in order.
+
+        Those are left out that have one of the bits `without`.
+        """
+        low, end, first = self._row_behind(after), len(self.offsets), self.first
+        if end - low <= FEW_ROWS and self.numbers is None and not without:
+            queues, is_live = self.queues, self.is_live
+            return [first + row for row in range(low, end) if is_live[row] and queues[row] == queue][:count]
+        rows = self._rows(queue, low, end, without)[:count]
         found: list[int] = (rows + self.first if self.numbers is None else self.numbers[rows]).tolist()
         return found
 
     def count_from(self, queue: int, low: int) -> int:
         """Return how many live messages of a queue are in the rows from one on."""
-        few = self._few_rows(queue, low)
-        return len(self._rows(queue, low, len(self.offsets)) if few is None else few)
-
-    def _few_rows(self, queue: int, low: int) -> list[int] | None:
-        """Return what `_rows` does up to the last one, where these are so few that arrays would not pay."""
         end, queues, is_live = len(self.offsets), self.queues, self.is_live
         if end - low > FEW_ROWS:
-            return None
-        return [row for row in range(low, end) if is_live[row] and queues[row] == queue]
+            return len(self._rows(queue, low, end))
+        return [queues[row] for row in range(low, end) if is_live[row]].count(queue)
 
     def _row_behind(self, number: int) -> int:
         """Return the first row of a higher number; there may be none any more."""
@@ -257,16 +307,16 @@ class Block:
             return max(0, number + 1 - self.first)
         return int(np.searchsorted(self.numbers, np.uint64(number), "right"))
 
-    def _rows(self, queue: int | None, low: int, high: int) -> Ints:
+    def _rows(self, queue: int | None, low: int, high: int, without: int = 0) -> Ints:
         """Return those of the rows from `low` up to `high` that are live and of a queue, or of any.
 
         Growing columns are copied, not lent: what an exception keeps of this call could not grow any more.
         """
         if low >= min(high, len(self.offsets)):
             return _NO_ROWS
-        wanted = np.frombuffer(self.is_live[low:high], np.bool_)
+        wanted = np.frombuffer(self.is_live[low:high], np.uint8) & (LIVE | without) == LIVE
         if queue is not None:
-            wanted = wanted & (np.frombuffer(self.queues[low:high], np.uint32) == queue)
+            wanted = wanted & (values_of(self.queues[low:high]) == queue)
         found: Ints = np.flatnonzero(wanted) + low
         return found
 
@@ -278,10 +328,8 @@ def sparse_block(sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Int
     block.live = len(numbers)
     is_dense = block.last - block.first + 1 == len(numbers)
     block.numbers = None if is_dense else numbers.astype(np.uint64)
-    block.offsets = (columns[0] >> 3).astype(np.uint32)
-    block.sizes = columns[1].astype(np.uint32)
-    block.queues = columns[2].astype(np.uint32)
-    block.is_live = np.ones(len(numbers), np.bool_)
+    block.offsets, block.sizes, block.queues = compact(columns[0] >> 3), compact(columns[1]), compact(columns[2])
+    block.is_live = np.ones(len(numbers), np.uint8)
     return block
 
 
@@ -346,8 +394,13 @@ class Table:
         self.queues = Queues()
         self._queue_counts = self.queues.counts
         self._queue_bytes = self.queues.bytes
+        self._newest = Block(0, 0)  # the last of them, where there is any
         self.files: dict[int, FileUse] = {}
-        self.count = 0
+
+    @property
+    def count(self) -> int:
+        """How many messages are undelivered."""
+        return sum(self._queue_counts)
 
     def undelivered_count(self, queue: str) -> int:
         """Return how many messages of the queue are undelivered."""
@@ -373,7 +426,6 @@ class Table:
             return self.add_singles(first, sequence, columns)
         block.last = first + count - 1
         block.live += count
-        self.count += count
         if queues.count(queues[0]) == count:
             self._queue_counts[queues[0]] += count
             self._queue_bytes[queues[0]] += total
@@ -387,7 +439,9 @@ class Table:
 
     def add_one(self, queue: int, number: int, sequence: int, offset: int, size: int) -> None:
         """Take in one message that has its own frame."""
-        block = self._open_block(number, sequence)
+        block = self._newest
+        if block.last + 1 != number or block.sequence != sequence or not block.is_growing:
+            block = self._open_block(number, sequence)
         try:
             block.offsets.append(offset >> 3)  # type: ignore[union-attr]
             block.sizes.append(size)  # type: ignore[union-attr]
@@ -398,10 +452,9 @@ class Table:
             return self.add_one(queue, number, sequence, offset, size)
         block.last = number
         block.live += 1
-        self.count += 1
         self._queue_counts[queue] += 1
         self._queue_bytes[queue] += size
-        use = self.files[sequence]
+        use = block.use
         use.live_messages += 1
         use.live_bytes += size
 
@@ -411,7 +464,7 @@ class Table:
         block = self._open_block(first, sequence)
         try:
             block.offsets.extend(array("I", [offset >> 3]) * count)  # type: ignore[union-attr]
-            block.sizes.extend(array("I", sizes))  # type: ignore[union-attr]
+            block.sizes.extend(sizes if isinstance(sizes, array) else array("I", sizes))  # type: ignore[union-attr]
             block.queues.extend(array("I", [queue]) * count)  # type: ignore[union-attr]
             block.is_live.extend(b"\1" * count)  # type: ignore[union-attr]
         except BufferError:  # somebody still looks at the columns, be it the traceback of an interrupted look
@@ -419,7 +472,6 @@ class Table:
             return self.add_run(queue, first, sequence, offset, sizes)
         block.last = first + count - 1
         block.live += count
-        self.count += count
         self._queue_counts[queue] += count
         self._queue_bytes[queue] += total
         use = self.files[sequence]
@@ -428,20 +480,21 @@ class Table:
 
     def _open_block(self, number: int, sequence: int) -> Block:
         """Return the block that the next message goes into."""
-        if self._blocks:
-            block = self._blocks[-1]
-            if block.sequence == sequence and block.last + 1 == number and isinstance(block.offsets, array):
-                return block
-        assert not self._blocks or number > self._blocks[-1].last, "numbers ascend"
+        block = self._newest
+        if block.last + 1 == number and block.sequence == sequence and block.is_growing:
+            return block
+        assert number > block.last, "numbers ascend"
         block = Block(sequence, number)
+        block.is_growing = True
         self._append(block)
-        self.files.setdefault(sequence, FileUse())
+        block.use = self.files.setdefault(sequence, FileUse())
         return block
 
     def _append(self, block: Block) -> None:
         """Put a block behind the last one, which grows no more."""
         self._blocks.append(block)
         self._firsts.append(block.first)
+        self._newest = block
         if len(self._blocks) > 1:
             full = self._blocks[-2]
             full.freeze()
@@ -457,23 +510,22 @@ class Table:
         self._append(block)
         self._account(sequence, columns[1], columns[2])
 
-    def add_dense(self, sequence: int, first: int, columns: tuple[Narrow, Narrow, Narrow]) -> None:
+    def add_dense(self, sequence: int, first: int, columns: tuple[Column, Column, Column]) -> None:
         """Take in neighbouring numbers of one data file, as a footer has them: (offsets / 8, sizes, queues)."""
         block = Block(sequence, first)
         block.offsets, block.sizes, block.queues = columns
         block.last = first + len(block.offsets) - 1
         block.live = len(block.offsets)
-        block.is_live = np.ones(block.live, np.bool_)
+        block.is_live = np.ones(block.live, np.uint8)
         check_ascends(block, self._blocks)
         self._append(block)
-        self._account(sequence, columns[1], columns[2])
+        self._account(sequence, values_of(columns[1])[:], values_of(columns[2])[:])
 
-    def _account(self, sequence: int, sizes: Ints | Narrow, queues: Ints | Narrow, *, sign: int = 1) -> None:
+    def _account(self, sequence: int, sizes: npt.NDArray[Any], queues: npt.NDArray[Any], *, sign: int = 1) -> None:
         """Count messages that have come, or, with the sign -1, gone."""
         use = self.files.setdefault(sequence, FileUse())
         use.live_messages += sign * len(sizes)
         use.live_bytes += sign * int(sizes.sum())
-        self.count += sign * len(sizes)
         if len(queues) and bool((queues == queues[0]).all()):
             self._queue_counts[int(queues[0])] += sign * len(sizes)
             self._queue_bytes[int(queues[0])] += sign * int(sizes.sum())
@@ -484,36 +536,79 @@ class Table:
             self._queue_counts[queue] += sign * int(counts[queue])
             self._queue_bytes[queue] += sign * int(bytes_[queue])
 
-    def remove(self, number: int) -> MessageLocation | None:
-        """Take out one message and return where it was; None when it is not undelivered."""
-        found = self._locate(number)
-        if found is None:
-            return None
-        block, row = found
-        place = self._place(block, row)
+    def remove(self, number: int) -> bool:
+        """Take out one message; False when it is not undelivered. As `find`, without a call of ours."""
+        index = bisect_right(self._firsts, number) - 1
+        if index < 0:
+            return False
+        block = self._blocks[index]
+        row = number - block.first if block.numbers is None else block.row(number)
+        if number > block.last or row < 0 or not block.is_live[row]:
+            return False
+        queue, size = int(block.queues[row]), int(block.sizes[row])
+        use = self.files[block.sequence if block.sequences is None else int(block.sequences[row])]
         block.is_live[row] = 0
         block.live -= 1
-        self.count -= 1
-        self._queue_counts[place.queue] -= 1
-        self._queue_bytes[place.queue] -= place.size
-        use = self.files[place.sequence]
+        self._queue_counts[queue] -= 1
+        self._queue_bytes[queue] -= size
         use.live_messages -= 1
-        use.live_bytes -= place.size
+        use.live_bytes -= size
         if block.live * SPARSE_SHARE < len(block.offsets):
             self._shrink(block)
-        return place
+        return True
 
-    def remove_many(self, numbers: Numbers) -> int:
+    def remove_many(self, numbers: Sequence[int] | Numbers) -> int:
         """Take out ascending numbers; return how many of them were undelivered."""
-        if len(numbers) <= 4:
-            return sum(self.remove(number) is not None for number in numbers.tolist())
+        if len(numbers) == 1:
+            return int(self.remove(int(numbers[0])))
+        if (run := self._run(numbers)) is not None and run[0].sequences is None:
+            self._remove_run(*run)
+            return len(numbers)
         removed = 0
-        for block, rows in self._parts(numbers):
+        for block, rows in self._parts(np.asarray(numbers, np.uint64)):
             self._remove_rows(block, rows)
             removed += len(rows)
         for block in [block for block in self._blocks if block.live * SPARSE_SHARE < len(block.offsets)]:
             self._shrink(block)
         return removed
+
+    def are_live(self, numbers: Sequence[int] | Numbers) -> bool:
+        """Say whether all of ascending numbers are undelivered."""
+        if len(numbers) > 1 and self._run(numbers) is not None:
+            return True
+        return None not in map(self.queue_of, numbers)
+
+    def _run(self, numbers: Sequence[int] | Numbers) -> tuple[Block, int, int] | None:
+        """Return block and rows of ascending numbers that follow one another there, all live; None for any others."""
+        if not len(numbers):
+            return None
+        first, end = int(numbers[0]), int(numbers[-1]) + 1
+        index = bisect_right(self._firsts, first) - 1
+        if end - first != len(numbers) or index < 0:
+            return None
+        block = self._blocks[index]
+        if block.numbers is not None or end > block.last + 1:
+            return None
+        low, high = first - block.first, end - block.first
+        return (block, low, high) if 0 not in block.is_live[low:high] else None
+
+    def _remove_run(self, block: Block, low: int, high: int) -> None:
+        """Take out live messages of neighbouring rows."""
+        queues, sizes, count = block.queues[low:high].tolist(), block.sizes[low:high].tolist(), high - low
+        use, total = self.files[block.sequence], sum(sizes)
+        if queues.count(queues[0]) == count:
+            self._queue_counts[queues[0]] -= count
+            self._queue_bytes[queues[0]] -= total
+        else:
+            for queue, size in zip(queues, sizes, strict=True):
+                self._queue_counts[queue] -= 1
+                self._queue_bytes[queue] -= size
+        use.live_messages -= count
+        use.live_bytes -= total
+        np.frombuffer(block.is_live, np.uint8)[low:high] = 0
+        block.live -= count
+        if block.live * SPARSE_SHARE < len(block.offsets):
+            self._shrink(block)
 
     def _parts(self, numbers: Numbers) -> Iterator[tuple[Block, Ints]]:
         """Yield the blocks that hold any of ascending numbers, and the rows of those that are live."""
@@ -527,22 +622,21 @@ class Table:
                     yield block, rows
 
     def _remove_rows(self, block: Block, rows: Ints) -> None:
-        sizes = np.frombuffer(block.sizes, np.uint32)[rows].astype(np.int64)
-        queues = np.frombuffer(block.queues, np.uint32)[rows]
+        sizes, queues = values_of(block.sizes)[rows].astype(np.int64), values_of(block.queues)[rows]
         sequences = np.full(len(rows), block.sequence) if block.sequences is None else block.sequences[rows]
         for sequence in distinct(sequences).tolist():
             mine = sequences == sequence
             self._account(sequence, sizes[mine], queues[mine], sign=-1)
-        np.frombuffer(block.is_live, np.bool_)[rows] = False
+        np.frombuffer(block.is_live, np.uint8)[rows] = 0
         block.live -= len(rows)
 
     def _shrink(self, block: Block) -> None:
         if not block.live:
-            if block is self._blocks[-1]:
+            if block is self._newest:
                 return  # it may still grow, and its last number must not come again
             at = self._blocks.index(block)
             del self._blocks[at], self._firsts[at]
-        elif not isinstance(block.offsets, array):
+        elif not block.is_growing:
             block.pack()
 
     def move(self, number: int, sequence: int, offset: int) -> bool:
@@ -573,6 +667,7 @@ class Table:
                 block = sparse_block(sequence, numbers[mine], _pick(columns, mine))
                 self._blocks.insert(index + 1, block)
                 self._firsts.insert(index + 1, block.first)
+        self._newest = self._blocks[-1]
         self._account(sequence, columns[1], columns[2])
 
     def forget_file(self, sequence: int) -> None:
@@ -584,24 +679,90 @@ class Table:
 
     def last_number(self) -> int:
         """Return the highest number taken in, 0 for none."""
-        return self._blocks[-1].last if self._blocks else 0
+        return max(0, self._newest.last)
 
     def find(self, number: int) -> MessageLocation | None:
-        """Return where the message is; None when it is not undelivered."""
-        found = self._locate(number)
-        return None if found is None else self._place(*found)
+        """Return where the message is; None when it is not undelivered. Each take asks it: without a call of ours."""
+        index = bisect_right(self._firsts, number) - 1
+        if index < 0:
+            return None
+        block = self._blocks[index]
+        row = number - block.first if block.numbers is None else block.row(number)
+        if number > block.last or row < 0 or not block.is_live[row]:
+            return None
+        sequence = block.sequence if block.sequences is None else int(block.sequences[row])
+        offset, size = int(block.offsets[row]) * OFFSET_UNIT, int(block.sizes[row])
+        return tuple.__new__(MessageLocation, (number, int(block.queues[row]), sequence, offset, size))
+
+    def find_ready(self, number: int) -> MessageLocation | None:
+        """Return where the message is; None when it is not undelivered, or stands apart. Likewise without a call."""
+        index = bisect_right(self._firsts, number) - 1
+        if index < 0:
+            return None
+        block = self._blocks[index]
+        row = number - block.first if block.numbers is None else block.row(number)
+        if number > block.last or row < 0 or block.is_live[row] & (LIVE | APART) != LIVE:
+            return None
+        sequence = block.sequence if block.sequences is None else int(block.sequences[row])
+        offset, size = int(block.offsets[row]) * OFFSET_UNIT, int(block.sizes[row])
+        return tuple.__new__(MessageLocation, (number, int(block.queues[row]), sequence, offset, size))
+
+    def find_places(self, numbers: Sequence[int]) -> list[MessageLocation]:
+        """Return where those of ascending numbers are that are undelivered, in order."""
+        found: list[MessageLocation] = []
+        for block, rows in self._parts(np.array(numbers, np.uint64)):
+            sequences = repeat(block.sequence) if block.sequences is None else block.sequences[rows].tolist()
+            offsets = values_of(block.offsets)[rows].astype(np.int64) * OFFSET_UNIT
+            queues, sizes = values_of(block.queues)[rows], values_of(block.sizes)[rows]
+            columns = block.numbers_of(rows).tolist(), queues.tolist(), sequences, offsets.tolist(), sizes.tolist()
+            found += map(MessageLocation, *columns)
+        return found
 
     def queue_of(self, number: int) -> int | None:
         """Return the place of the message's queue; None when it is not undelivered."""
+        index = bisect_right(self._firsts, number) - 1
+        if index < 0:
+            return None
+        block = self._blocks[index]
+        row = number - block.first if block.numbers is None else block.row(number)
+        return int(block.queues[row]) if number <= block.last and row >= 0 and block.is_live[row] else None
+
+    def state_of(self, number: int) -> int:
+        """Return the bits of an undelivered message, 0 when it is not undelivered."""
         found = self._locate(number)
-        return None if found is None else int(found[0].queues[found[1]])
+        return 0 if found is None else int(found[0].is_live[found[1]])
+
+    def change(self, number: int, put: int = 0, take: int = 0) -> tuple[int, int] | None:
+        """Put bits to a message, and take others from it; return its queue's place, and its bits before.
+
+        None when it is not undelivered.
+        """
+        found = self._locate(number)
+        if found is None:
+            return None
+        block, row = found
+        before = int(block.is_live[row])
+        block.is_live[row] = before & ~take | put
+        return int(block.queues[row]), before
+
+    def mark(self, numbers: Numbers, put: int = 0, take: int = 0) -> tuple[Numbers, Ints, Ints]:
+        """Do the same of ascending numbers; return those that are undelivered, and as above."""
+        found, queues, bits = [np.empty(0, np.uint64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for block, rows in self._parts(numbers):
+            found.append(block.numbers_of(rows))
+            queues.append(values_of(block.queues)[rows].astype(np.int64))
+            states = np.frombuffer(block.is_live, np.uint8)
+            bits.append(states[rows].astype(np.int64))
+            if put or take:
+                states[rows] = states[rows] & ~np.uint8(take) | np.uint8(put)
+        return np.concatenate(found), np.concatenate(queues), np.concatenate(bits)
 
     def find_many(self, numbers: Numbers) -> tuple[Numbers, Ints]:
         """Return those of ascending numbers that are undelivered, and the places of their queues."""
         found, queues = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
         for block, rows in self._parts(numbers):
             found.append(block.numbers_of(rows))
-            queues.append(np.frombuffer(block.queues, np.uint32)[rows].astype(np.int64))
+            queues.append(values_of(block.queues)[rows].astype(np.int64))
         return np.concatenate(found), np.concatenate(queues)
 
     def _locate(self, number: int) -> tuple[Block, int] | None:
@@ -621,11 +782,11 @@ class Table:
             int(block.sizes[row]),
         )
 
-    def batches(self, queue: str | None, after: int, last: int) -> Iterator[tuple[Ints, Ints, Ints]]:
+    def batches(self, queue: str | None, after: int, last: int, without: int = 0) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Yield (numbers, sequences, offsets) of undelivered messages in order, a block at a time.
 
-        Of one queue or of all; only numbers above `after` and up to `last`. Between two batches the
-        table may change.
+        Of one queue or of all; only numbers above `after` and up to `last`, and none that has one of the bits
+        `without`. Between two batches the table may change.
         """
         while True:
             place = None if queue is None else self.queues.find(queue)  # another queue may have it by the next batch
@@ -635,20 +796,23 @@ class Table:
             batch = None
             while index < len(self._blocks) and batch is None:
                 block = self._blocks[index]
-                batch = block.select(place, after, last) if block.last > after else None
+                batch = block.select(place, after, last, without) if block.last > after else None
                 index += 1
             if batch is None:
                 return
             after = int(batch[0][-1])
             yield batch
 
-    def first_numbers(self, queue: str, after: int, count: int) -> tuple[list[int], int]:
-        """Return the first undelivered of a queue behind a number, at most so many, and up to where these are all."""
+    def first_numbers(self, queue: str, after: int, count: int, without: int = 0) -> tuple[list[int], int]:
+        """Return the first undelivered of a queue behind a number, at most so many, and up to where these are all.
+
+        Those are left out that have one of the bits `without`.
+        """
         place = self.queues.find(queue)
         index = max(0, bisect_right(self._firsts, after + 1) - 1)
         while index < len(self._blocks) and place is not None and self._queue_counts[place]:
             block = self._blocks[index]
-            found = block.first_numbers(place, after, count) if block.last > after else []
+            found = block.first_numbers(place, after, count, without) if block.last > after else []
             if found:
                 return found, found[-1] if len(found) == count else block.last
             index += 1
@@ -688,7 +852,6 @@ class Table:
                 use.live_bytes += place.size
             previous = block.last
         assert counts == self._queue_counts
-        assert self.count == sum(counts)
         assert {s: u for s, u in self.files.items() if u.live_messages} == files
 
 

@@ -17,6 +17,7 @@ import errno
 import fcntl
 import os
 import pwd
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -46,6 +47,9 @@ class DiskFile(Protocol):
     def read(self, size: int, offset: int) -> bytes:
         """Return up to `size` bytes; fewer only at the end of the file."""
 
+    def read_now(self, size: int, offset: int) -> bytes:
+        """Return up to `size` bytes as far as they are there without waiting for a device; b"" where none are."""
+
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Fill the buffer as far as the file goes; return how many bytes."""
 
@@ -72,8 +76,14 @@ class LockFile(Protocol):
     def is_locked(self, byte: int) -> bool:
         """Say whether somebody else holds the lock on the byte."""
 
-    def is_there(self) -> bool:
-        """Say whether the path it was opened by still leads to this very file. OSError where that cannot be seen."""
+    def is_locked_anywhere(self) -> bool:
+        """Say whether somebody else holds a lock on any byte."""
+
+    def begins(self, line: bytes) -> bool | None:
+        """Say whether it begins with the line; None where its path leads to this very file no longer.
+
+        OSError where that cannot be seen.
+        """
 
     def close(self) -> None:
         """Give up every lock taken through this file."""
@@ -270,11 +280,12 @@ class _Owner:
 class RealFile(_Owner):
     """A file of the operating system."""
 
-    __slots__ = ("_writes_durably",)
+    __slots__ = ("_reads_now", "_writes_durably")
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         self._writes_durably = bool(_DSYNC)  # by one call
+        self._reads_now = bool(_NOWAIT)
 
     def write(self, data: Buffer, offset: int) -> None:
         view = memoryview(data)
@@ -283,7 +294,7 @@ class RealFile(_Owner):
             done += os.pwrite(self._descriptor, view[done : done + WRITE_BYTES_MAX], offset + done)
 
     def write_durably(self, buffers: Sequence[Buffer], offset: int) -> None:
-        if len(buffers) == 1 and self._writes_durably and len(buffers[0]) <= WRITE_BYTES_MAX:
+        if self._writes_durably and len(buffers) == 1:
             try:
                 written = os.pwritev(self._descriptor, buffers, offset, _DSYNC)
             except OSError as failure:
@@ -316,6 +327,21 @@ class RealFile(_Owner):
             have += len(more)
         return b"".join(parts)
 
+    def read_now(self, size: int, offset: int) -> bytes:
+        if not self._reads_now:
+            return b""
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._descriptor, (buffer,), offset, _NOWAIT)
+        except BlockingIOError:
+            return b""  # the page is not in memory
+        except OSError as failure:
+            if failure.errno != errno.EOPNOTSUPP:
+                raise
+            self._reads_now = False  # this file system has no such call
+            return b""
+        return bytes(buffer if count == size else buffer[:count])
+
     def read_into(self, buffer: memoryview, offset: int) -> int:
         done = 0
         while done < len(buffer):
@@ -341,6 +367,7 @@ class RealFile(_Owner):
 
 
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)  # one call that writes and syncs; Linux only
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)  # reads what is in memory, and waits for nothing; likewise
 
 # Open-file-description locks: a plain POSIX lock vanishes when any descriptor of the file is closed
 # in the process. (Numbers: fcntl.h of Linux, sys/fcntl.h of macOS; Python before 3.9 lacks the names.)
@@ -370,6 +397,9 @@ class _Flock(ctypes.Structure):
     )
 
 
+_IDENTITY = slice(stat.ST_INO, stat.ST_DEV + 1)  # of a file, in what the system says of it
+
+
 class RealLockFile(_Owner):
     """`omsmsg.lock` and its byte locks, which live as long as this object's descriptor."""
 
@@ -380,8 +410,7 @@ class RealLockFile(_Owner):
         except FileNotFoundError:
             descriptor = self._begun(path)
         super().__init__(descriptor)
-        opened = os.fstat(self._descriptor)
-        self._identity = opened.st_dev, opened.st_ino
+        self._identity = os.fstat(self._descriptor)[_IDENTITY]
 
     @staticmethod
     def _begun(path: Path) -> int:
@@ -417,14 +446,22 @@ class RealLockFile(_Owner):
         return True
 
     def is_locked(self, byte: int) -> bool:
-        asked = _Flock(l_type=fcntl.F_WRLCK, l_whence=os.SEEK_SET, l_start=byte, l_len=1)
+        return self._is_locked(byte, 1)
+
+    def is_locked_anywhere(self) -> bool:
+        return self._is_locked(0, 0)  # a length of 0 goes on for ever
+
+    def _is_locked(self, start: int, length: int) -> bool:
+        asked = _Flock(l_type=fcntl.F_WRLCK, l_whence=os.SEEK_SET, l_start=start, l_len=length)
         command = fcntl.F_GETLK if _OFD_GETLK is None else _OFD_GETLK
         answer = fcntl.fcntl(self._descriptor, command, bytes(asked))
         return bool(_Flock.from_buffer_copy(answer).l_type != fcntl.F_UNLCK)
 
-    def is_there(self) -> bool:
+    def begins(self, line: bytes) -> bool | None:
         try:
-            found = os.stat(self._path)
+            if os.stat(self._path)[_IDENTITY] != self._identity:
+                return None
         except (FileNotFoundError, NotADirectoryError):
-            return False
-        return (found.st_dev, found.st_ino) == self._identity
+            return None
+        # A read may give less than is there.
+        return os.pread(self._descriptor, len(line), 0) == line or self.read(len(line)) == line

@@ -27,6 +27,7 @@ JournalError
 │   ├── OutcomeUnknown     its write or sync failed: after reopening it is there whole, or not at all
 │   └── NotAttempted       it was never written: an earlier one failed, reopen the database
 ├── LimitExceeded          longer or more than a documented limit; nothing was written
+├── QueueFull              a queue holds as much as its limit allows; nothing was written
 ├── InvalidName            a queue, key or producer identifier outside 1 to 255 bytes of UTF-8
 ├── DuplicateConflict      a known producer identifier with a different payload, or beside unknown ones
 ├── OutsideBlock           a commit block was used before it was entered or after it was left, or entered again
@@ -34,6 +35,9 @@ JournalError
 ├── Contention             others remove the same messages all the time: nothing was written
 ├── NotUndelivered         a commit of several operations removes a message that is gone
 ├── NoSuchMessage          no undelivered message has this number
+├── LeaseEnded             the lease on a message has ended; nothing was changed
+├── NotServed              nobody serves the socket of a database in another process; nothing was added
+├── SocketRefused          the socket for other processes cannot be made; nothing was changed
 └── MessageDamaged         the message's bytes on disk no longer match their checksum
 """
 
@@ -76,7 +80,7 @@ class FormatError(JournalError):
 
 
 class NewerFormat(FormatError):
-    """The file has a newer version of the format. This program must not touch it, or the files beside it."""
+    """The file has a newer version of the format, or version 1. This program must not touch it, or those beside it."""
 
 
 class NotADatabase(JournalError):
@@ -104,7 +108,7 @@ class IsBackup(JournalError):
 
 
 class NotThisBackup(JournalError):
-    """The directory is not empty, and is no backup of this database, or not apart from it. Nothing was changed."""
+    """The backup's directory is not apart from the database, or holds something else. Nothing was changed."""
 
 
 class BehindItsBackup(JournalError):
@@ -169,7 +173,7 @@ class DatabaseLocked(JournalError):
 
     def __init__(self, path: Path, *, pid: int, host: str) -> None:
         by = f"is in use by process {pid} on {host or 'an unknown host'}"
-        opening = "is being opened by another process or thread at this moment"
+        opening = f"is being opened by another process or thread, or in use by one that {path.name} does not name"
         super().__init__(f"{path.parent} {by if pid else opening}")
         self.path = path
         self.pid = pid
@@ -217,6 +221,26 @@ class LimitExceeded(JournalError):
     """A value or a number is above a documented limit. Nothing was written."""
 
 
+class QueueFull(JournalError):
+    """The queue holds as much as its limit allows. Nothing was written.
+
+    `limit` and `count` are numbers of messages or of bytes: `unit` says which. `waiting` says how many callers wait
+    for room. They come first.
+    """
+
+    def __init__(self, queue: str, *, limit: int, count: int, unit: str = "messages", waiting: int = 0) -> None:
+        others = f", and {waiting} callers wait for room" if waiting else ""
+        super().__init__(
+            f"queue {queue!r} is full: it may hold {limit:,} {unit}, and has {count:,} with what is on its way{others}"
+            "; nothing was written: deliver something first, or give wait=seconds"
+        )
+        self.queue = queue
+        self.limit = limit
+        self.count = count
+        self.unit = unit
+        self.waiting = waiting
+
+
 class InvalidName(JournalError, ValueError):
     """A queue, key or producer identifier is not 1 to 255 bytes of UTF-8, or is reserved."""
 
@@ -250,6 +274,14 @@ class Contention(JournalError):
     """Others remove the same messages all the time. Nothing was written. Try again."""
 
 
+class LeaseEnded(JournalError):
+    """Your lease on a message has ended, so that somebody else may have it. Nothing was changed."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"the lease on message {number} has ended, so somebody else may have it; nothing was changed")
+        self.number = number
+
+
 class NotUndelivered(JournalError):
     """A commit of several operations removes a message that is no longer undelivered."""
 
@@ -267,6 +299,24 @@ class NoSuchMessage(JournalError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class NotServed(JournalError):
+    """No process serves the socket, or not this version or user. Nothing was added. Try again when one does."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}; nothing was added")
+        self.path = path
+        self.reason = reason
+
+
+class SocketRefused(JournalError):
+    """The socket that other processes add through cannot be made. Nothing was changed."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"cannot serve {path}: {reason}")
+        self.path = path
+        self.reason = reason
 
 
 class MessageDamaged(JournalError):

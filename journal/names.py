@@ -6,14 +6,15 @@
     omsmsg-SEQ.data.new         a repaired data file before it takes its place; an archive's name likewise
     omsmsg-SEQ-oOWNER.data.new  a data file before its first zeros are durable, of the owner with that number
     omsmsg.index                directory of the sealed files, for readers without the lock
-    omsmsg.lock                 who owns the directory
+    omsmsg.lock                 who owns the directory, and which data file must be there
     omsmsg.reserve              space kept back so that a full disk can be drained
     omsmsg.hold                 what a start is about to hold back, until that is durable
+    omsmsg.hand                 which messages were in hand, should the process die
     omsmsg.found                what a start has found lost or torn, until its report was handed over
     omsmsg.backup               only in a backup: what it consists of
     omsmsg.restore              the same, where it is being restored, until that is done
 
-(Seed "Message Database Environment"; `.new`, `.reserve`, `.hold`, `.found`, `.backup` and `.restore` are ours.)
+(Seed "Message Database Environment" for data file, archive, index and lock; the others are ours.)
 Sorted names of data files are in the order of writing.
 """
 
@@ -26,6 +27,7 @@ INDEX = "omsmsg.index"
 RESERVE = "omsmsg.reserve"
 HOLD = "omsmsg.hold"
 FOUND = "omsmsg.found"
+HAND = "omsmsg.hand"
 BACKUP = "omsmsg.backup"
 RESTORE = "omsmsg.restore"
 SEQUENCE_MAX = 9_999_999_999
@@ -91,7 +93,7 @@ def parse(name: str) -> JournalName | None:
         return ArchiveName(sequence, version) if sequence and version else None
     if _UNFINISHED.fullmatch(name):
         return UnfinishedName(name)
-    if name in (LOCK, INDEX, RESERVE, HOLD, FOUND, BACKUP, RESTORE):
+    if name in (LOCK, INDEX, RESERVE, HOLD, FOUND, HAND, BACKUP, RESTORE):
         return OwnName(name)
     return None
 

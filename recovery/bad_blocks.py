@@ -52,6 +52,9 @@ class ForgivingFile:
             self._unreadable.add(block)
             return _MARKED[start - block : end - block]
 
+    def read_now(self, size: int, offset: int) -> bytes:
+        return self._file.read_now(size, offset)
+
     def read_into(self, buffer: memoryview, offset: int) -> int:
         try:
             return self._file.read_into(buffer, offset)

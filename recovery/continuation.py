@@ -34,7 +34,9 @@ class Continuation:
         """Become the owner again; CannotContinue when another opening was the owner meanwhile."""
         holder = read_holder(disk, directory)
         if holder is None:
-            raise CannotContinue(f"{directory} has no lock file: it is not the directory that was open")
+            raise CannotContinue(
+                f"{directory} has no lock file that names an owner: it is not the directory that was open"
+            )
         if self._is_ours(holder):
             try:
                 ownership = claim(disk, directory)

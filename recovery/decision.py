@@ -5,9 +5,8 @@
     emptied          -             zero                   -            yes        damaged  entomb
     prepared         -             zero                   -            no         clean    remove
     late             -             late                   -            -          torn     drop
-    stale            -             stale                  -            no         torn     drop
     torn at birth    -             unknown                absent       no         torn     drop
-    lost header      -             unknown, lost, stale   -            -          damaged  entomb
+    lost header      -             unknown, lost          -            -          damaged  entomb
     lost header      none          -                      -            -          damaged  entomb
     damaged          -             bad                    -            -          damaged  rebuild
     damaged          -             torn, empty, disowned  -            yes        damaged  rebuild
@@ -24,9 +23,10 @@
     sealed           -             -                      good         -          clean    keep
     unsealed         -             -                      -            -          clean    seal
 
-Followed is a file that a later one names as its predecessor: yes, and it ends as that one says, or
-otherwise than that one says. An empty file is followed too when the one before it names it, and when no file has
-a header any more and it is the first one without having been the first ever: clean-up has removed others since.
+Followed is a file that a later one names as its predecessor, or of which the lock file says how it ended when the
+database was closed: yes, and it ends as that one says, or otherwise than that one says. An empty file is followed too
+when the one before it or the lock file names it, and when no file has a header any more and it is the first one without
+having been the first ever: clean-up has removed others since.
 
 Torn is a write that was interrupted: nobody was told that it is safe. Damaged is the loss, or the
 near loss, of something that somebody was told is safe. The row's name stands in every report.
@@ -58,7 +58,7 @@ class Head(Enum):
 class Body(Enum):
     """What the frames say. Vouched for is what a later frame, a footer or a neighbour says was durable."""
 
-    MISSING = "missing"  # no such file, but a neighbour names it
+    MISSING = "missing"  # no such file, but another one names it
     ZERO = "zero"  # nothing but zeros, or no byte at all
     EMPTY = "empty"  # not one good frame, and nothing vouched for
     DISOWNED = "disowned"  # good up to frames of which this process told their callers that they had failed
@@ -69,7 +69,6 @@ class Body(Enum):
     UNKNOWN = "unknown"  # without the header no frame can be verified; one group at the most was written
     LOST = "lost"  # likewise, and more than one group was written
     LATE = "late"  # by an owner that had lost the directory: never acknowledged
-    STALE = "stale"  # another file's: the blocks held it before, and nothing of this one was durable
 
 
 class Foot(Enum):
@@ -141,15 +140,15 @@ def _row(name: str, verdict: Verdict, action: Action, *bodies: Body, **seen: obj
 
 _CLEAN, _TORN, _DAMAGED = Verdict.CLEAN, Verdict.TORN, Verdict.DAMAGED
 TORN_HEADER = "torn header"
+PREPARED = "prepared"
 
 TABLE = (
     _row("missing", _DAMAGED, Action.ENTOMB, Body.MISSING),
     _row("emptied", _DAMAGED, Action.ENTOMB, Body.ZERO, followed=True),
-    _row("prepared", _CLEAN, Action.REMOVE, Body.ZERO, followed=False),
+    _row(PREPARED, _CLEAN, Action.REMOVE, Body.ZERO, followed=False),
     _row("late", _TORN, Action.DROP, Body.LATE),
-    _row("stale", _TORN, Action.DROP, Body.STALE, followed=False),
     _row("torn at birth", _TORN, Action.DROP, Body.UNKNOWN, feet=Foot.ABSENT, followed=False),
-    _row("lost header", _DAMAGED, Action.ENTOMB, Body.UNKNOWN, Body.LOST, Body.STALE),
+    _row("lost header", _DAMAGED, Action.ENTOMB, Body.UNKNOWN, Body.LOST),
     _row("lost header", _DAMAGED, Action.ENTOMB, heads=Head.NONE),
     _row("damaged", _DAMAGED, Action.REBUILD, Body.BAD),
     _row("damaged", _DAMAGED, Action.REBUILD, Body.TORN, Body.EMPTY, Body.DISOWNED, followed=True),

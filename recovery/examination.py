@@ -2,8 +2,8 @@
 
 Judge a data file frame by frame: which bad places are torn, which are damaged, and what was promised.
 
-A bad place that something vouches for is damaged, any other torn; what only parts two groups is put right
-(`journal/reading/evidence.py`). A whole frame that nobody understands is damaged: it was written so.
+A bad place that something vouches for is damaged, any other torn (`journal/reading/evidence.py`). A whole frame that
+nobody understands is damaged: it was written so.
 
 What is known of what was lost: exactly by the file's footer, else by the numbers before and behind.
 """
@@ -16,33 +16,37 @@ import numpy as np
 
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError
-from oms_journal.journal.format.contents import COLUMNS, DAMAGED, Contents
-from oms_journal.journal.format.footer import BadFooter, Summary
-from oms_journal.journal.format.headers import Ending, FileHeader
+from oms_journal.journal.format.contents import COLUMNS, DAMAGED, Contents, with_lost_rows
+from oms_journal.journal.format.footer import BadFooter, ranges
+from oms_journal.journal.format.headers import ALIGNMENT_MAX, ALIGNMENT_MIN, Ending, FileHeader
 from oms_journal.journal.format.records import MOVED, decode_low_water
 from oms_journal.journal.operations import LOW_WATER_KEY, Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
-from oms_journal.journal.reading.evidence import Evidence, Expected, gather, is_padding
+from oms_journal.journal.reading.evidence import Evidence, Expected, counts, ends_as, gather, lost_in
 from oms_journal.journal.reading.walk import BadPayload, BadRange, Walk, walk
 from oms_journal.recovery.bad_blocks import unreadable_in
 from oms_journal.recovery.decision import Action, Body, Decision, Foot, Head, Observed, decide
 from oms_journal.recovery.report import FileReport, Loss
 from oms_journal.recovery.survey import Candidate
 
+NOT_REPLAYED = (Action.REMOVE, Action.DROP, Action.ENTOMB)  # of a file nothing is taken in then
+
 
 def losses_of(
-    task: Candidate, bad: Sequence[BadRange], payloads: Sequence[BadPayload], found: Walk, footer: Footer | None
+    task: Candidate, bad: Sequence[BadRange], payloads: Sequence[BadPayload], found: Walk, contents: Contents | None
 ) -> tuple[Loss, ...]:
-    """Return what stood in the bad ranges and payloads of one file."""
+    """Return what stood in the bad ranges and payloads of one file; `contents` are its footer's, where that counts."""
     name = task.path.name
     found_losses: list[Loss] = []
-    contents = footer.contents() if footer is not None else None
     for bad_range in bad:
         if contents is not None:
             found_losses.append(_exact_loss(name, bad_range, contents))
+            found_losses += _lost_values(name, bad_range, contents)
         else:
             found_losses.append(_likely_loss(task, bad_range, found))
     for payload in payloads:
+        if contents is not None and _is_in_footer(payload, contents):
+            continue
         is_message = payload.operation is Operation.ADD
         reason = "its bytes do" if is_message else f"the value of key {payload.name.decode()!r} does"
         found_losses.append(
@@ -73,7 +77,26 @@ def _exact_loss(name: str, bad: BadRange, contents: Contents) -> Loss:
         numbers=ranges_of(contents.columns["number"][adds].tolist()),
         queues=tuple(sorted(bytes(contents.names[queue]).decode() for queue in queues.tolist())),
         is_exact=True,
+        is_remembered=True,
     )
+
+
+def _lost_values(name: str, bad: BadRange, contents: Contents) -> Iterable[Loss]:
+    """Yield the values in a range that the footer does not have as a whole: their keys are left without any."""
+    columns = contents.columns
+    offsets = columns["offset"].astype(np.int64)
+    inside = (offsets >= bad.start) & (offsets < bad.end) & (columns["kind"] == Operation.PUT)
+    for row in np.flatnonzero(inside).tolist():
+        key, offset = bytes(contents.names[int(columns["name"][row])]), int(offsets[row])
+        if contents.short_value(key, offset) is None:
+            reason = f"the value of key {key.decode()!r} is lost with its frame"
+            yield Loss(name=name, start=offset, end=offset, reason=reason, is_exact=True)
+
+
+def _is_in_footer(payload: BadPayload, contents: Contents) -> bool:
+    """Say whether the footer has a value that has rotted in its frame."""
+    is_value = payload.operation is Operation.PUT
+    return is_value and contents.short_value(payload.name, payload.frame) is not None
 
 
 def _likely_loss(task: Candidate, bad: BadRange, found: Walk) -> Loss:
@@ -118,14 +141,14 @@ class Examination:
     end: int  # behind the last frame to keep
     reason: str = ""
     contents: Contents | None = None  # of a file that was walked; others are read from their footer when wanted
+    highest: int = 0  # of the messages that it adds, moved ones too; 0 for none
+    said: Contents | None = None  # by the footer of a file that was walked, where it counts
     low_water: int = 0  # the first sequence that is still needed, where the file holds that mark
     bad_ranges: tuple[BadRange, ...] = ()  # vouched for, and gone
-    bad_padding: tuple[BadRange, ...] = ()  # between groups, where nothing was
     bad_payloads: tuple[BadPayload, ...] = ()
     losses: tuple[Loss, ...] = ()
     successor: tuple[int, int] = (0, 0)  # sequence and identity of the next file, 0 when none was begun
     owner: int = 0  # of its frames
-    alignment: int = 0  # likewise
     extent: int = 0  # how far the gap must go that takes the place of a file without a frame
     cut_frames: int = 0
     cut_commits: int = 0  # of these, frames that do more than vouch
@@ -150,6 +173,11 @@ class Examination:
         return self.task.header
 
     @property
+    def alignment(self) -> int:
+        """How its groups are aligned, as far as is known."""
+        return self.task.header.alignment if self.task.header is not None else ALIGNMENT_MIN
+
+    @property
     def named(self) -> Ending | None:
         """How the file ended, as its successor says."""
         return self.task.named
@@ -172,7 +200,7 @@ class Examination:
 
 def read_contents(disk: Disk, examined: Examination) -> Contents | None:
     """Return the operations of a file that is to be replayed; None for one that is not."""
-    if examined.decision.action in (Action.REMOVE, Action.DROP, Action.ENTOMB) or examined.contents is not None:
+    if examined.decision.action in NOT_REPLAYED or examined.contents is not None:
         return examined.contents
     try:
         with DataFile(disk, examined.path) as file:
@@ -191,7 +219,6 @@ class _Judged:
     found: Walk  # up to where the file is good
     torn: Sequence[BadRange]
     damaged: tuple[BadRange, ...]
-    padding: tuple[BadRange, ...]
     payloads: tuple[BadPayload, ...]
     good_end: int
     cut_frames: int
@@ -203,29 +230,42 @@ def examine_frames(file: DataFile, task: Candidate, footer: Footer | BadFooter |
     """Return the judgement on a file whose frames have to be walked."""
     data = file.bytes()
     good_footer = footer if isinstance(footer, Footer) else None
+    said = (
+        good_footer.contents()
+        if good_footer is not None and counts(good_footer.summary, identity, task.named)
+        else None
+    )
     expected = Expected(
-        path=task.path,
         identity=identity,
-        header=task.header,
-        alignment=task.alignment,
+        sequence=task.sequence,
+        alignment=task.header.alignment if task.header is not None else ALIGNMENT_MAX,
         end=task.named.end if task.named is not None else None,
         is_promised=task.is_promised,
         unreadable=unreadable_in(file.file),
+        header=task.header,
+        floor=task.floor,
     )
     evidence = gather(data, expected, footer.summary if isinstance(footer, Footer) else footer)
     found, end = evidence.found, evidence.end
     bad_footer = evidence.footer if isinstance(evidence.footer, BadFooter) else None
     is_first_only = end is None and not task.is_promised and not found.vouched()
     judged = _judge(data, evidence, task)
+    found = judged.found
+    contents = replace(found.builder.build(found.end), has_gaps=found.has_gaps)
+    matches = task.named is None or found.has_gaps or ends_as(contents, identity, task.named)
+    if said is not None:
+        with_lost = with_lost_rows(contents, said, lost_in(found, judged.damaged))
+        if with_lost is None:
+            bad_footer, good_footer, said = BadFooter("the footer does not say what the frames do"), None, None
+        else:
+            contents = with_lost
     body = _body(judged)
-    if body is Body.WHOLE and (judged.padding or (good_footer is not None and _checksum_differs(file, good_footer))):
+    if body is Body.WHOLE and good_footer is not None and _checksum_differs(file, good_footer):
         body = Body.PADDING
     foot = Foot.GOOD if good_footer else Foot.ABSENT if bad_footer is None else Foot.BAD
     head = _head(task, is_first_only=is_first_only and foot is Foot.ABSENT)
-    found = judged.found
-    contents = replace(found.builder.build(found.end), has_gaps=found.has_gaps)
     mark_damaged(contents, judged.payloads)
-    matches = task.named is None or found.has_gaps or ends_as(contents, identity, task.named)
+    forgotten = _forgotten(found, judged.damaged) if said is None else ()
     decision = decide(
         Observed(head=head, body=body, foot=foot, is_followed=task.named is not None, ends_as_named=matches)
     )
@@ -236,14 +276,14 @@ def examine_frames(file: DataFile, task: Candidate, footer: Footer | BadFooter |
         end=judged.good_end if end is None else end,
         reason=_reason(decision, judged, bad_footer),
         contents=contents,
+        highest=ranges(contents).added[1],
+        said=said,
         low_water=low_water_of(contents),
         bad_ranges=judged.damaged,
-        bad_padding=judged.padding,
         bad_payloads=judged.payloads,
-        losses=losses_of(task, judged.damaged, judged.payloads, found, good_footer),
+        losses=losses_of(task, [*judged.damaged, *forgotten], judged.payloads, found, said),
         successor=_successor(task, good_footer),
-        owner=found.frames[0].owner if found.frames else task.owner,
-        alignment=evidence.span.alignment,
+        owner=task.header.owner if task.header is not None else task.owner,
         cut_frames=judged.cut_frames,
         cut_commits=judged.cut_commits,
         in_doubt=_in_doubt(found, evidence.vouched),
@@ -255,7 +295,7 @@ def examine_swept(file: DataFile, task: Candidate, footer: Footer, bad: Sequence
     contents, identity = footer.contents(), footer.summary.header.identity
     contents = replace(contents, columns={name: contents.columns[name].copy() for name in COLUMNS})
     mark_damaged(contents, bad)
-    judged = _Judged(Walk(), (), (), (), tuple(bad), contents.end, 0, 0)
+    judged = _Judged(Walk(), (), (), tuple(bad), contents.end, 0, 0)
     matches = task.named is None or contents.has_gaps or ends_as(contents, identity, task.named)
     body, head = Body.BAD if bad else Body.PADDING, Head.ROTTED if task.is_rotted else Head.GOOD
     seen = Observed(head=head, body=body, foot=Foot.GOOD, is_followed=task.named is not None, ends_as_named=matches)
@@ -267,20 +307,21 @@ def examine_swept(file: DataFile, task: Candidate, footer: Footer, bad: Sequence
         end=contents.end,
         reason=_reason(decision, judged, None),
         contents=contents,
+        highest=ranges(contents).added[1],
         low_water=low_water_of(contents),
         bad_payloads=judged.payloads,
-        losses=losses_of(task, (), judged.payloads, judged.found, footer),
+        losses=losses_of(task, (), judged.payloads, judged.found, contents),
         successor=_successor(task, footer),
         owner=footer.summary.header.owner,
-        alignment=footer.summary.header.alignment,
+        said=footer.contents() if matches else None,
         is_settled=True,
     )
 
 
-def ends_as(contents: Contents | Summary, identity: int, named: Ending) -> bool:
-    """Say whether a file ends where, and as, its successor says."""
-    ending = (identity, contents.end, contents.last_commit, contents.chain)
-    return ending == (named.identity, named.end, named.commit, named.chain)
+def _forgotten(found: Walk, damaged: Sequence[BadRange]) -> Iterable[BadRange]:
+    """Yield the gaps of earlier repairs in a file without a good footer: nothing else knew what was done there."""
+    for start, end in sorted({*lost_in(found)} - {(bad.start, bad.end) for bad in damaged}):
+        yield BadRange(start, end, "what an earlier repair knew of a loss is lost with the footer")
 
 
 def low_water_of(contents: Contents) -> int:
@@ -316,24 +357,21 @@ def _successor(task: Candidate, footer: Footer | None) -> tuple[int, int]:
 
 def _judge(data: bytes, evidence: Evidence, task: Candidate) -> _Judged:
     """Sort out the bad places, and walk again up to where what is to be kept ends."""
-    found, vouched, ranges, alignment = evidence.found, evidence.vouched, evidence.ranges, evidence.span.alignment
-    all_padding = [bad_range for bad_range in ranges if is_padding(bad_range, found, task.header, alignment)]
-    held = [bad_range for bad_range in ranges if bad_range not in all_padding]
-    good_end = _good_end(found, held, vouched)
+    found, vouched, ranges = evidence.found, evidence.vouched, evidence.ranges
+    good_end = _good_end(found, ranges, vouched)
     if task.vouched_only:
         good_end = min(good_end, _vouched_end(evidence))
     disowned = _disowned(found, task) if evidence.end is None else None
     if disowned is not None:
         good_end = min(good_end, _behind_kept(found, ranges, disowned))
-    damaged = tuple(one for one in held if one.start < vouched or (one.is_frame and one.start < good_end))
+    damaged = tuple(one for one in ranges if one.start < vouched or (one.is_frame and one.start < good_end))
     behind = [frame for frame in found.frames if frame.offset >= good_end]
     cut, cut_commits = len(behind), sum(frame.operations > 0 for frame in behind)
     payloads = tuple(payload for payload in found.bad_payloads if payload.frame < good_end)
-    padding = tuple(bad_range for bad_range in all_padding if bad_range.end <= good_end)
-    torn = [bad_range for bad_range in held if bad_range.start >= vouched and bad_range not in damaged]
+    torn = [bad_range for bad_range in ranges if bad_range.start >= vouched and bad_range not in damaged]
     if cut:
         found = walk(data, replace(evidence.span, limit=good_end))
-    return _Judged(found, torn, damaged, padding, payloads, good_end, cut, cut_commits, disowned is not None)
+    return _Judged(found, torn, damaged, payloads, good_end, cut, cut_commits, disowned is not None)
 
 
 def _vouched_end(evidence: Evidence) -> int:
@@ -351,7 +389,7 @@ def _disowned(found: Walk, task: Candidate) -> int | None:
 
 
 def _behind_kept(found: Walk, ranges: Sequence[BadRange], disowned: int) -> int:
-    """Return where that ends which stands before a frame; the padding before a group is the group's."""
+    """Return where that ends which stands before a frame."""
     ends = [frame.end for frame in found.frames if frame.offset < disowned]
     ends += [bad_range.end for bad_range in ranges if bad_range.start < disowned]
     return max(ends, default=disowned)
@@ -365,7 +403,6 @@ def _good_end(found: Walk, ranges: Sequence[BadRange], vouched: int) -> int:
     torn = [bad_range.start for bad_range in ranges if bad_range.start >= vouched and not bad_range.is_frame]
     torn += [payload.frame for payload in found.bad_payloads if payload.frame >= vouched]
     first = min(torn, default=None)
-    # Zeros between the last frame that is kept and a torn group are nobody's.
     ends = [frame.end for frame in found.frames if first is None or frame.offset < first]
     ends += [bad_range.end for bad_range in ranges if bad_range.start < vouched]
     return max(ends, default=found.end if first is None else first)
@@ -396,7 +433,7 @@ def _checksum_differs(file: DataFile, footer: Footer) -> bool:
 def _reason(decision: Decision, judged: _Judged, footer: BadFooter | None) -> str:
     if decision.action in (Action.KEEP, Action.SEAL):
         return ""
-    ranges = sorted((*judged.damaged, *judged.padding, *judged.torn), key=lambda bad_range: bad_range.start)
+    ranges = sorted((*judged.damaged, *judged.torn), key=lambda bad_range: bad_range.start)
     parts = [f"byte {bad_range.start}: {bad_range.reason}" for bad_range in ranges[:3]]
     if judged.is_disowned:
         parts.insert(0, f"byte {judged.good_end}: the callers of these commits were told that they had failed")

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from xxhash import xxh3_128_digest
+
 from oms_journal.index.live import Index
-from oms_journal.journal.format.headers import NUMBERS_MAX, Ending, FileHeader
+from oms_journal.journal.format.headers import CHECKSUM, NUMBERS_MAX, Ending, FileHeader
 from oms_journal.recovery.decision import Action
 from oms_journal.recovery.examination import Examination
 from oms_journal.recovery.repair import Before
@@ -48,8 +50,10 @@ class Counters:
         self, examined: Sequence[Examination], clear_of: NumberFloor, new_identity: Callable[[], bytes]
     ) -> None:
         known = [one.header for one in examined if one.header is not None]
-        low_water = max((header.low_water for header in known), default=0)
-        self._before = Before(database=known[-1].database if known else new_identity(), low_water=low_water)
+        low_water = max([0, *(header.low_water for header in known), *(one.low_water for one in examined)])
+        newest = next((one.header or one.task.near for one in reversed(examined) if one.header or one.task.near), None)
+        database = newest.database if newest is not None else _stand_in_database(examined) or new_identity()
+        self._before = Before(database=database, low_water=low_water)
         self._clear_of = clear_of
         self._jump = max(_jump_of(examined), clear_of.jump)
 
@@ -82,6 +86,12 @@ class Counters:
         return kept if before.previous.sequence else kept._replace(first_sequence=clear.first_sequence)
 
 
+def _stand_in_database(examined: Sequence[Examination]) -> bytes:
+    """Return an identity for a database of which no header is left: the same each time. b"" where no file has one."""
+    identities = [one.task.identity for one in examined if one.task.identity is not None]
+    return xxh3_128_digest(CHECKSUM.pack(identities[0])) if identities else b""
+
+
 def _jump_of(examined: Sequence[Examination]) -> int:
     """Return how many numbers to leave out for what these files may have lost: where any has, or the newest one had.
 
@@ -93,7 +103,9 @@ def _jump_of(examined: Sequence[Examination]) -> int:
     is_repaired = any(one.decision.action is not Action.KEEP for one in there)
     if not is_repaired and not (there and there[-1].is_recovered):
         return 0
-    told = [one.sequence for one in there if one.header is not None and not one.task.is_late]
+    # A header that a repair has made up tells no more than the file did before.
+    headers = [(one.sequence, one.header) for one in there if not one.task.is_late]
+    told = [sequence for sequence, header in headers if header is not None and header.created]
     if not told and any(one.losses for one in there):
         return NUMBER_JUMP_BLIND
     unknown = there[-1].sequence - max(told, default=0)

@@ -15,11 +15,10 @@ from oms_journal.journal.background import yielding
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError
 from oms_journal.journal.format.contents import DAMAGED, Contents
-from oms_journal.journal.format.records import MOVED
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.evidence import Expected, gather
-from oms_journal.journal.reading.sweep import sweep
+from oms_journal.journal.reading.sweep import lost_payloads, lost_rows, sweep
 from oms_journal.journal.reading.walk import BadPayload
 from oms_journal.recovery.decision import Action
 from oms_journal.recovery.examination import Examination, read_contents
@@ -51,7 +50,7 @@ def with_payloads(disk: Disk, examined: Sequence[Examination], reports: Sequence
 def _bad_in(disk: Disk, examined: Examination) -> tuple[list[BadPayload | Unreadable], Contents | None]:
     """Return what cannot be read, and the contents of a file in which a repair may have found it."""
     if examined.decision.action is not Action.KEEP:
-        return [*examined.bad_payloads, *_out_of_order(examined)], None
+        return list(examined.bad_payloads), None
     try:
         with DataFile(disk, examined.path) as file:
             footer = file.footer(identity=examined.task.identity)
@@ -59,30 +58,23 @@ def _bad_in(disk: Disk, examined: Examination) -> tuple[list[BadPayload | Unread
                 return [], None  # it was replaced since: a start is at work
             contents = footer.contents()
             swept = sweep(file.file, footer.summary, contents)
-            return list(_walked(file, footer)) if swept is None else list(swept), contents
+            lost = lost_payloads(contents, lost_rows(file.file, footer.summary, contents))
+            return [*lost, *(_walked(file, footer) if swept is None else swept)], contents
     except (FileNotFoundError, FormatError):
         return [], None  # clean-up was faster, or a start
     except OSError as failure:
         raise DiskError(examined.path, failure, "read") from failure
 
 
-def _out_of_order(examined: Examination) -> Iterator[Unreadable]:
-    """Yield the commits whose messages have no number behind the one before: some of both are found by no number."""
-    if examined.contents is None:
-        return
-    columns = examined.contents.columns
-    rows = np.flatnonzero((columns["kind"] == Operation.ADD) & (columns["flags"] & MOVED == 0))
-    numbers = columns["number"][rows]
-    for row in rows[1:][numbers[1:] <= numbers[:-1]].tolist():
-        offset = int(columns["offset"][row])
-        yield Unreadable(kind="commit", file=examined.path.name, offset=offset, reason=_NUMBERS)
-
-
 def _walked(file: DataFile, footer: Footer) -> Iterator[BadPayload | Unreadable]:
     """Yield what a walk says of a file whose frames are not as its footer has them."""
     header = footer.summary.header
     expected = Expected(
-        path=file.path, identity=header.identity, header=header, alignment=header.alignment, end=footer.summary.end
+        sequence=header.sequence,
+        identity=header.identity,
+        alignment=header.alignment,
+        end=footer.summary.end,
+        header=header,
     )
     evidence = gather(file.bytes(), expected, footer.summary)
     for bad in evidence.ranges:

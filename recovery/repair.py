@@ -17,14 +17,22 @@ from oms_journal.journal import names
 from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, RecoveryRefused
 from oms_journal.journal.files import COPY_BYTES, are_same, build, copy, pieces
-from oms_journal.journal.format.contents import Contents
-from oms_journal.journal.format.footer import encode_footer, footer_start
-from oms_journal.journal.format.frames import FRAME_BYTES_MAX, FRAME_SIZE, GAP, encode_frame_head
-from oms_journal.journal.format.headers import SECTOR_BYTES, Ending, FileHeader, encode_headers, xxh3
+from oms_journal.journal.format.contents import Contents, with_lost_rows
+from oms_journal.journal.format.footer import encode_footer
+from oms_journal.journal.format.frames import FRAME_BYTES_MAX, FRAME_SIZE, GAP, encode_frame_head, seed_of
+from oms_journal.journal.format.headers import (
+    ALIGNMENT_MAX,
+    FRAMES_AT,
+    SECTOR_BYTES,
+    Ending,
+    FileHeader,
+    encode_headers,
+    xxh3,
+)
 from oms_journal.journal.format.records import encode_gap
 from oms_journal.journal.names import ArchiveName
 from oms_journal.journal.reading.datafile import DataFile
-from oms_journal.journal.reading.evidence import PROMISED_BYTES
+from oms_journal.journal.reading.evidence import PROMISED_BYTES, lost_in
 from oms_journal.journal.reading.walk import Span, walk
 from oms_journal.journal.reserve import NO_SPACE
 from oms_journal.recovery.decision import TORN_HEADER, Action
@@ -223,27 +231,25 @@ class Repairer:
     # The new file.
 
     def _rebuild(self, examined: Examination, before: Before, archive: str | None) -> Repaired:
-        stand_in = examined.header or _stand_in(examined, before)
-        header = replace(stand_in, alignment=examined.alignment)
+        header = examined.header or _stand_in(examined, before)
         if examined.decision.verdict is Verdict.DAMAGED:  # what says which files are not needed may be what it has lost
             header = replace(header, low_water=max(header.low_water, before.low_water, examined.low_water))
-        end, ranges = _extent(examined, header)
+        end, ranges = _extent(examined)
         data = self._new_bytes(examined, header, archive or "-", end, ranges)
         span = Span(
-            path=examined.path,
+            sequence=header.sequence,
             identity=header.identity,
-            start=header.start(),
             limit=end,
             alignment=header.alignment,
-            owner=header.owner,
         )
         found = walk(bytes(data), span)
         if found.bad_ranges or found.end != end:
             raise FormatError(examined.path, found.end, f"what says that it ends at byte {end} is of no writer")
         is_other = examined.decision.row == "other ending"
         contents = replace(found.builder.build(end), has_gaps=found.has_gaps or is_other)
+        if examined.said is not None:
+            contents = with_lost_rows(contents, examined.said, lost_in(found)) or contents
         mark_damaged(contents, found.bad_payloads)
-        data += bytes(footer_start(end, header) - end)
         data += encode_footer(contents, header, xxh3(data), examined.successor, is_recovered=True)
         self._build(examined.path, lambda new: new.write(data, 0))
         return Repaired(examined.sequence, contents, header, archive, examined.decision.action.value)
@@ -256,9 +262,7 @@ class Repairer:
             with DataFile(self._disk, examined.path) as file:
                 found = file.bytes(min(end, file.size()))
                 data[: len(found)] = found
-        data[: header.start()] = encode_headers(header)
-        for bad in examined.bad_padding:
-            data[bad.start : bad.end] = bytes(bad.size)
+        data[:FRAMES_AT] = encode_headers(header)
         for start, stop in gaps:
             data[start:stop] = b"".join(_gap_frames(header, archive, start, stop))
         return data
@@ -287,11 +291,11 @@ def _copy(source: DiskFile, size: int, file: DiskFile) -> None:
     file.truncate(size)
 
 
-def _extent(examined: Examination, header: FileHeader) -> tuple[int, Sequence[tuple[int, int]]]:
+def _extent(examined: Examination) -> tuple[int, Sequence[tuple[int, int]]]:
     """Return where the rebuilt file's frames end, and which ranges become gap frames."""
     if examined.decision.action is Action.ENTOMB:
-        end = examined.extent if examined.named is not None else max(examined.extent, header.start() + PROMISED_BYTES)
-        return end, [(header.start(), end)]
+        end = examined.extent if examined.named is not None else max(examined.extent, FRAMES_AT + PROMISED_BYTES)
+        return end, [(FRAMES_AT, end)]
     return examined.end, [(bad.start, bad.end) for bad in examined.bad_ranges]
 
 
@@ -310,7 +314,7 @@ def _stand_in(examined: Examination, before: Before) -> FileHeader:
         next_commit=before.next_commit,
         low_water=0,
         created=0,
-        alignment=examined.alignment,
+        alignment=ALIGNMENT_MAX,  # its own may have been that
         previous=before.previous,
     )
 
@@ -325,6 +329,6 @@ def _gap_frames(header: FileHeader, archive: str, start: int, stop: int) -> Iter
     while start < stop:
         length = min(stop - start, FRAME_BYTES_MAX // 8 * 8)
         record = encode_gap(archive.encode(), length) if length >= FRAME_SIZE + 64 else b""
-        head = encode_frame_head(record, header.identity + start, length, 0, header.owner, start, 0, 0, GAP)
+        head = encode_frame_head(record, seed_of(header.sequence) + start, length, 0, header.identity, start, 0, 0, GAP)
         yield head.ljust(length, b"\0")
         start += length

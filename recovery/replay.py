@@ -8,9 +8,8 @@ takes otherwise, so it is told and not decided here.
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from oms_journal.index import duplicates, held
+from oms_journal.index import duplicates, held, returned
 from oms_journal.index.duplicates import WindowBounds
-from oms_journal.index.keyed import Version
 from oms_journal.index.live import Index
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError
@@ -52,31 +51,46 @@ def load_held(disk: Disk, directory: Path, index: Index, identities: Mapping[int
     return lost_at
 
 
+def load_returned(disk: Disk, directory: Path, index: Index, identities: Mapping[int, int | None]) -> int:
+    """Take in what is known of messages that came back; return as above. DiskError."""
+    values, lost_at = _values(disk, directory, index, identities, returned.KEY_PREFIX)
+    index.returned.load(values, lambda number: index.table.find(number) is not None)
+    return lost_at
+
+
 def _values(
     disk: Disk, directory: Path, index: Index, identities: Mapping[int, int | None], prefix: bytes
 ) -> tuple[list[bytes], int]:
-    values, lost_at = [], 0
-    for key in list(index.keyed.keys(prefix)):
+    """Return the values of the keys with a prefix, and the last data file of one that cannot be read. DiskError."""
+    of_files: dict[int, list[tuple[bytes, int]]] = {}
+    values: dict[bytes, bytes | None] = {}  # in the order of the keys
+    for key in index.keyed.keys(prefix):
         version = index.keyed.find(key)
         assert version is not None, "nobody else has the index yet"
-        path, identity = directory / str(DataFileName(version.sequence)), identities[version.sequence]
+        of_files.setdefault(version.sequence, []).append((key, version.offset))
+        values[key] = None
+    lost_at = 0
+    for sequence, places in sorted(of_files.items()):
+        path, identity = directory / str(DataFileName(sequence)), identities[sequence]
         assert identity is not None, "without it nothing of the file was taken in"
-        value = _value(disk, path, version, key, identity)
-        if value is None:
-            lost_at = max(lost_at, version.sequence)
-        else:
-            values.append(value)
-    return values, lost_at
+        found = _values_in(disk, path, (identity, sequence), places)
+        values.update(found)
+        if None in found.values():
+            lost_at = sequence
+    return [value for value in values.values() if value is not None], lost_at
 
 
-def _value(disk: Disk, path: Path, version: Version, key: bytes, identity: int) -> bytes | None:
-    """Return a version of a key; None where it cannot be read. DiskError."""
+def _values_in(
+    disk: Disk, path: Path, file_is: tuple[int, int], places: Iterable[tuple[bytes, int]]
+) -> dict[bytes, bytes | None]:
+    """Return the values of keys in one data file, with identity and sequence; None for one that cannot be read."""
     try:
         file = disk.open(path)
         try:
-            value = FrameReader(Source(file, path, identity, version.sequence)).value(key, version.offset)
+            reader = FrameReader(Source(file, path, *file_is))
+            found = {key: reader.value(key, offset) for key, offset in places}
         finally:
             file.close()
     except OSError as failure:
         raise DiskError(path, failure, "read") from failure
-    return value if isinstance(value, bytes) else None
+    return {key: value if isinstance(value, bytes) else None for key, value in found.items()}

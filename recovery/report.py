@@ -28,6 +28,7 @@ class Loss:
     numbers: tuple[tuple[int, int], ...] = ()  # ranges, both ends included, of messages that may be lost
     queues: tuple[str, ...] = ()
     is_exact: bool = False  # numbers and queues come from the file's own footer
+    is_remembered: bool = False  # what was done there is kept, by the footer: only bytes are gone
 
     @property
     def is_range(self) -> bool:
@@ -45,6 +46,7 @@ class Loss:
             numbers=tuple((int(first), int(last)) for first, last in said["numbers"]),
             queues=tuple(map(str, said["queues"])),
             is_exact=bool(said["exact"]),
+            is_remembered=bool(said["remembered"]),
         )
 
     def as_dict(self) -> dict[str, object]:
@@ -56,6 +58,7 @@ class Loss:
             "numbers": [list(pair) for pair in self.numbers],
             "queues": list(self.queues),
             "exact": self.is_exact,
+            "remembered": self.is_remembered,
         }
 
 

@@ -16,7 +16,7 @@ What damage may have brought back: its removal, or a newer version of it, may be
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -29,8 +29,8 @@ from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, IsBackup, RecoveryRefused
 from oms_journal.journal.files import exists
 from oms_journal.journal.format.footer import ranges
-from oms_journal.journal.format.headers import FileHeader
-from oms_journal.journal.lock import RENEW_SECONDS, DirectoryLock, Holder
+from oms_journal.journal.format.headers import Ending, FileHeader
+from oms_journal.journal.lock import RENEW_SECONDS, DirectoryLock, Holder, read_witness
 from oms_journal.journal.names import ArchiveName, DataFileName, UnfinishedName
 from oms_journal.journal.operations import MIB
 from oms_journal.journal.reserve import Reserve, reserve_size
@@ -44,7 +44,7 @@ from oms_journal.recovery.decision import Action
 from oms_journal.recovery.examination import Examination, ranges_of
 from oms_journal.recovery.numbering import Counters, NumberFloor, numbers_of_lost
 from oms_journal.recovery.repair import Before, Repairer
-from oms_journal.recovery.replay import load_duplicates, load_held, replay
+from oms_journal.recovery.replay import load_duplicates, load_held, load_returned, replay
 from oms_journal.recovery.report import FileReport, Loss, RecoveryReport, Suspect, Verdict
 from oms_journal.recovery.restoring import OWNERS_APART, Split, refuse_unfinished
 from oms_journal.recovery.survey import refuse_newer
@@ -55,11 +55,11 @@ SUSPECTS_MAX = 1000  # ranges of messages listed in a report
 
 
 def last_damaged_sequence(lost: Iterable[Loss]) -> int:
-    """Return the highest sequence of a file that has lost whole operations, removals perhaps among them; 0 for none.
+    """Return the highest sequence of a file that has lost operations which no footer tells; 0 for none.
 
-    What is in that file, and before it, is suspect.
+    Removals may be among them: what is in that file, and before it, is suspect.
     """
-    parsed = [names.parse(loss.name) for loss in lost if loss.is_range]
+    parsed = [names.parse(loss.name) for loss in lost if loss.is_range and not loss.is_remembered]
     return max((name.sequence for name in parsed if isinstance(name, DataFileName)), default=0)
 
 
@@ -207,13 +207,14 @@ class _Start:
         self._intend_to_hold()
         index = Index(self._options.window)
         findings.note(self._disk, self._directory, self._earlier, self._found, self._reserve.release)
+        dropped = {one.sequence for one in examined if one.decision.action in (Action.DROP, Action.REMOVE)}
+        self._witness_others(ownership, examined, dropped)
         repairer = Repairer(self._disk, self._directory, self._reserve.release)
         split = self._options.split
         counters = Counters(examined, self._found.numbers, self._options.new_identity)
         reports: list[FileReport] = []
         files: dict[int, FileHeader] = {}
         sealed: list[Sealed] = []
-        dropped = {one.sequence for one in examined if one.decision.action in (Action.DROP, Action.REMOVE)}
         for number, one in enumerate(examined, start=1):
             before = counters.before(index, is_followed=one.named is not None)
             if one.successor[0] in dropped:
@@ -235,9 +236,17 @@ class _Start:
         if split is not None:
             ownership.raise_to(max(highest_owner, split.owner) + OWNERS_APART)
         elif ownership.number <= highest_owner:
-            ownership.raise_to(highest_owner + 1)
+            # Whoever has had the directory since the newest file was begun had a number below this one.
+            ownership.raise_to(highest_owner + OWNERS_APART)
+            self._notes.append(
+                f"{names.LOCK} was missing or did not say who owns the directory: "
+                f"its owners are numbered on from {ownership.number}"
+            )
         ahead = counters.before(index, is_followed=False)
         opening = _opening(ownership.number, examined, ahead, files, self._found.numbers.first_sequence)
+        if split is None and opening.previous.sequence:
+            # All of it is durable, and nothing comes to these files any more: their end is known as after a close.
+            ownership.witness_end(opening.witness(opening.previous))
         return StartResult(
             ownership=ownership,
             index=index,
@@ -247,6 +256,23 @@ class _Start:
             sealed=tuple(sealed),
             kept=counters.kept(ahead),
         )
+
+    def _witness_others(
+        self, ownership: DirectoryLock, examined: Sequence[Examination], dropped: Collection[int]
+    ) -> None:
+        """Have the lock file say no more that a file must be there which is about to be dropped.
+
+        Its callers were told that all of its commits had failed.
+        """
+        said = read_witness(self._disk, self._directory)
+        if said is None or said.last.sequence not in dropped:
+            return
+        kept = [one for one in examined if one.sequence not in dropped and one.task.identity is not None]
+        last = Ending(sequence=kept[-1].sequence, identity=kept[-1].task.identity or 0) if kept else Ending()
+        try:
+            ownership.witness(replace(said, owner=ownership.number, last=last))
+        except OSError as failure:
+            raise DiskError(self._directory / names.LOCK, failure, "write") from failure
 
     def _tidy(self) -> None:
         """Remove what an earlier process was still building."""
@@ -296,7 +322,7 @@ class _Start:
         holding.intend(self._disk, self._directory, sequence, self._reserve.release)
 
     def _load_engine_values(self, index: Index, files: dict[int, FileHeader]) -> None:
-        """Read what clean-up carried forward of the duplicate window, and what is held back."""
+        """Read what clean-up carried forward of the duplicate window, what is held back, and what came back."""
         identities = {sequence: header.identity for sequence, header in files.items()}
         if lost_at := load_duplicates(self._disk, self._directory, index, identities):
             self._notes.append(f"part of the duplicate window is lost: it was in {DataFileName(lost_at)}")
@@ -306,6 +332,9 @@ class _Start:
             self._notes.append(
                 f"part of what is held back is lost: all that is undelivered up to {DataFileName(lost_at)} is held"
             )
+
+        if lost_at := load_returned(self._disk, self._directory, index, identities):
+            self._notes.append(f"how often some messages came back is lost: it was in {DataFileName(lost_at)}")
 
     def report(self, index: Index, files: Sequence[FileReport], began: float) -> RecoveryReport:
         """Return the report of what was found."""

@@ -6,7 +6,7 @@ its last file ends as that says; so it is while a backup is being restored.
 """
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,18 +14,19 @@ from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, NotThisDatabase
 from oms_journal.journal.format import manifest
-from oms_journal.journal.format.headers import ALIGNMENT_MIN, BadHeader, Ending, FileHeader
+from oms_journal.journal.format.headers import BadHeader, Ending, FileHeader
+from oms_journal.journal.format.lockfile import Witness
 from oms_journal.journal.format.manifest import Manifest
-from oms_journal.journal.names import SEQUENCE_MAX, DataFileName
+from oms_journal.journal.lock import read_witness
+from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.journal.reading.neighbours import (
-    beginnings,
+    counts,
     files_of_passed_owners,
     foreign_header,
     goes_on_behind,
     is_its_own,
     is_moved_away,
-    next_commit,
     promised_files,
     unnamed_files,
 )
@@ -44,15 +45,12 @@ class Candidate:
     named: Ending | None  # how it ended, as its successor's header says
     successor: tuple[int, int]
     identity: int | None = None  # as its header or a neighbour says
-    is_promised: bool = False  # its first group was durable: the file before it names it, or has been cleaned up
+    is_promised: bool = False  # its first group was durable: the file before it, or the lock file, names it, or more
     is_listed: bool = True
     is_late: bool = False  # a former owner wrote it, when the directory was another's already
-    foreign_header: FileHeader | None = None  # the header of another file, where its own should be
     near: FileHeader | None = None  # of the directory, for a file whose own is gone: they share their lineage
     owner: int = 0  # of its successor, likewise
-    alignment: int = ALIGNMENT_MIN  # of its neighbours, likewise
-    others: tuple[tuple[int, int], ...] = ()  # (first commit, identity) of the others, where nobody tells its own
-    next_commit: int = 0  # likewise: no commit before the file before it was as high
+    floor: int = 0  # no message is added with a lower number: files before it have those
     numbers: tuple[int, int] = (0, 0)  # which messages it can have, as the headers say; 0 where they don't
     vouched_only: bool = False
     kept_commit: int | None = None  # its writer told the callers of later commits that they had failed
@@ -93,18 +91,22 @@ def survey(disk: Disk, directory: Path) -> list[Candidate]:
 
     NotThisDatabase when the headers name different databases; NewerFormat; ManifestDamaged of a backup.
     """
+    witness = read_witness(disk, directory)  # before the files are listed: the one that it names is there, or lost
     backup = _backup(disk, directory)
     wanted = {file.sequence for file in backup.files} if backup is not None else None
-    files, strangers = _files(disk, directory, wanted)
+    files = _files(disk, directory, wanted)
     headers = {sequence: file.header for sequence, file in files.items()}
     late = files_of_passed_owners(headers)
     kept = {sequence: header for sequence, header in headers.items() if header is not None and sequence not in late}
     low_water = max((one.low_water for one in (backup, *kept.values()) if one is not None), default=0)
-    check_lineage(disk, directory, [*headers.items(), *_between(strangers, kept)], low_water)
-    named = _named(kept, backup)
+    check_lineage(disk, directory, list(headers.items()), low_water)
+    witness = witness if wanted is None and counts(witness, kept) else None
+    named = _named(kept, backup, witness)
     promised = promised_files(disk, directory, files, kept) if wanted is None else {}
+    if witness is not None:
+        promised.setdefault(witness.last.sequence, witness.last.identity)
     _check_split(disk, kept, named, directory)
-    unnamed = unnamed_files(disk, directory, files, kept) if wanted is None else set()
+    unnamed = unnamed_files(disk, directory, files, kept, witness) if wanted is None else set()
     lowest, newest, tasks = 0, kept[max(kept)] if kept else None, []
     for sequence in sorted({*files, *named, *promised, *unnamed, *(wanted or ())}):
         if sequence < low_water:
@@ -112,6 +114,9 @@ def survey(disk: Disk, directory: Path) -> list[Candidate]:
         file = files.get(sequence) or _File(directory / str(DataFileName(sequence)), None, is_rotted=False)
         previous, successor = named.get(sequence, (None, (0, 0)))
         near = kept.get(successor[0], newest)
+        is_witnessed = witness is not None and witness.last.sequence == sequence
+        if witness is not None and is_witnessed and (near is None or near.database != witness.database):
+            near = _as_header(witness)
         lowest = file.header.next_message if file.header is not None else lowest
         highest = kept[successor[0]].next_message - 1 if successor[0] else 0
         identity = next((one.identity for one in (file.header, previous) if one is not None), promised.get(sequence))
@@ -127,22 +132,12 @@ def survey(disk: Disk, directory: Path) -> list[Candidate]:
                 is_promised=sequence in promised or sequence in unnamed,
                 is_listed=sequence in files,
                 is_late=sequence in late,
-                foreign_header=strangers.get(sequence),
                 near=near,
-                owner=kept[successor[0]].owner if successor[0] else 0,
-                alignment=near.alignment if near else ALIGNMENT_MIN,
-                others=beginnings(kept) if identity is None else (),
-                next_commit=next_commit(kept, sequence) if identity is None else 0,
+                owner=kept[successor[0]].owner if successor[0] else witness.owner if witness and is_witnessed else 0,
                 numbers=(lowest, highest),
             )
         )
     return tasks
-
-
-def _between(strangers: Mapping[int, FileHeader], kept: Collection[int]) -> Iterable[tuple[int, FileHeader]]:
-    """Yield those that are not behind all others: one that is, was being prepared, and `check_strangers` knows it."""
-    newest = max(kept, default=SEQUENCE_MAX)
-    return ((one.sequence, one) for sequence, one in strangers.items() if sequence < newest)
 
 
 def _backup(disk: Disk, directory: Path) -> Manifest | None:
@@ -150,19 +145,35 @@ def _backup(disk: Disk, directory: Path) -> Manifest | None:
     return manifest.read(disk, directory) or manifest.read(disk, directory, names.RESTORE)
 
 
-def _files(
-    disk: Disk, directory: Path, wanted: Collection[int] | None
-) -> tuple[dict[int, _File], dict[int, FileHeader]]:
-    """Return the data files that are wanted, all where None is said, and the headers of those that are another file."""
+def _files(disk: Disk, directory: Path, wanted: Collection[int] | None) -> dict[int, _File]:
+    """Return the data files that are wanted, all where None is said. NotThisDatabase."""
     there = [(seq, path) for seq, path in data_files(disk, directory) if wanted is None or seq in wanted]
     files = {sequence: _read_header(disk, path) for sequence, path in there}
-    strangers = {seq: one.header for seq, one in files.items() if one.header is not None and one.header.sequence != seq}
-    files |= {sequence: _File(files[sequence].path, None, is_rotted=False) for sequence in strangers}
-    return files, strangers
+    found = ((sequence, file.path, file.header) for sequence, file in files.items())
+    refuse_strangers({path: head for sequence, path, head in found if head is not None and head.sequence != sequence})
+    return files
 
 
-def _named(headers: Mapping[int, FileHeader], backup: Manifest | None) -> dict[int, tuple[Ending, tuple[int, int]]]:
-    """Return how files ended and who says so: (sequence, identity) of the successor, 0 for a manifest."""
+def _as_header(witness: Witness) -> FileHeader:
+    """Return what is known of a file of which no header tells the lineage."""
+    return FileHeader(
+        database=witness.database,
+        parent=witness.parent,
+        parent_sequence=witness.parent_sequence,
+        identity=witness.last.identity,
+        sequence=witness.last.sequence,
+        owner=witness.owner,
+        next_message=0,
+        next_commit=0,
+        low_water=0,
+        created=0,
+    )
+
+
+def _named(
+    headers: Mapping[int, FileHeader], backup: Manifest | None, witness: Witness | None
+) -> dict[int, tuple[Ending, tuple[int, int]]]:
+    """Return how files ended and who says so: (sequence, identity) of the successor, 0 for a manifest or a witness."""
     found = {
         header.previous.sequence: (header.previous, (sequence, header.identity))
         for sequence, header in sorted(headers.items(), reverse=True)
@@ -170,6 +181,8 @@ def _named(headers: Mapping[int, FileHeader], backup: Manifest | None) -> dict[i
     }
     if backup is not None and backup.is_complete:
         found[backup.tail.sequence] = (backup.tail, (0, 0))
+    if witness is not None and witness.is_of_closed and witness.last.sequence >= max(headers, default=0):
+        found.setdefault(witness.last.sequence, (witness.last, (0, 0)))
     return found
 
 
@@ -192,32 +205,16 @@ def _headers(file: DataFile) -> tuple[list[FileHeader | BadHeader], FileHeader |
     return copies, file.best_of(copies)
 
 
-def check_strangers(tasks: Iterable[Candidate], low_water: int) -> None:
-    """Raise NotThisDatabase for a file under another one's name, unless nothing can be lost with it.
+def refuse_strangers(strangers: Mapping[Path, FileHeader]) -> None:
+    """Raise NotThisDatabase for the first file that has another one's header: of this one nobody can tell what it had.
 
-    A file that was being prepared when the power went may show what its blocks held before: a file that is not
-    needed any more, one that is there under its own name, one that a start has dropped and no other went on from, or
-    one of a database that was on this disk, or that a former owner began where it had lost the directory by then.
+    A file gets its name when its first zeros are durable, so no blocks of a removed file can look like that.
     """
-    tasks = list(tasks)
-    headers = [task.header for task in tasks if task.header is not None]
-    there = {one.identity for one in headers}
-    lineage = {one.database for one in headers} | {one.parent for one in headers}
-    newest = max((task.sequence for task in tasks if task.header is not None and not task.is_late), default=0)
-    wanted = {task.sequence: task.identity for task in tasks if task.named is not None or task.is_promised}
-    for task in tasks:
-        if (header := task.foreign_header) is None:
-            continue
-        is_expected = task.named is not None or task.is_promised
-        is_wanted = wanted.get(header.sequence, 0) in (None, header.identity)
-        is_dropped = header.sequence < newest and not is_wanted
-        is_foreign = 0 < newest < task.sequence and header.database not in lineage
-        is_harmless = header.sequence < low_water or header.identity in there or is_dropped or is_foreign
-        if is_expected or not is_harmless:
-            raise NotThisDatabase(
-                f"{task.path} is {DataFileName(header.sequence)} under another name: "
-                "give it its own name, or move it away when it is a copy; nothing was changed"
-            )
+    for path, header in sorted(strangers.items()):
+        raise NotThisDatabase(
+            f"{path} holds {DataFileName(header.sequence)} of database {header.database.hex()} under another name: "
+            f"put back what belongs here, and give this file its own name, or move it away; nothing was changed"
+        )
 
 
 def check_lineage(

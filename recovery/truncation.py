@@ -12,9 +12,11 @@ import numpy as np
 from oms_journal.index.held import joined
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError
-from oms_journal.journal.format.headers import HEADERS_SIZE, align
+from oms_journal.journal.format.contents import with_lost_rows, without_rows
+from oms_journal.journal.format.headers import ALIGNMENT_MAX
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile
+from oms_journal.journal.reading.evidence import lost_in
 from oms_journal.journal.reading.walk import BadRange, Span, Walk, walk
 from oms_journal.recovery.decision import Action
 from oms_journal.recovery.examination import Examination, bounds_of, ranges_of
@@ -28,18 +30,21 @@ def truncate_at_first_damage(disk: Disk, examined: Examination) -> Examination:
         return examined
     first = min(places)
     kept = _kept(disk, examined, first)
-    losses = _losses_behind(examined, first)
+    before, behind = _losses_before(examined, first), _losses_behind(examined, first)
     named = examined.named
-    # The gap takes in the padding before the first bad group: what rots between a frame and a gap was always a frame.
-    gaps = () if named is None else (BadRange(kept.end, named.end, losses[0].reason),)
+    gaps = () if named is None else (BadRange(kept.end, named.end, behind[0].reason),)
+    contents, said = kept.builder.build(kept.end), None
+    if examined.said is not None:  # of the gaps of earlier repairs in what is kept nothing else knows
+        said = without_rows(examined.said, examined.said.columns["offset"] >= first)
+        contents = with_lost_rows(contents, said, lost_in(kept)) or contents
     return replace(
         examined,
         end=kept.end if named is None else examined.end,
-        contents=kept.builder.build(kept.end),
+        contents=contents,
+        said=said,
         bad_ranges=gaps,
-        bad_padding=tuple(bad for bad in examined.bad_padding if bad.end <= kept.end),
         bad_payloads=(),
-        losses=tuple(losses),
+        losses=(*before, *behind),
     )
 
 
@@ -48,17 +53,23 @@ def _kept(disk: Disk, examined: Examination, first: int) -> Walk:
     identity = examined.task.identity
     assert identity is not None, "no frame can be read without it, and the file is not rebuilt"
     span = Span(
-        path=examined.path,
+        sequence=examined.sequence,
         identity=identity,
-        start=align(HEADERS_SIZE, examined.alignment),
         limit=first,
-        alignment=examined.alignment,
+        alignment=ALIGNMENT_MAX if examined.header is None else examined.header.alignment,
+        header=examined.header,
+        floor=examined.task.floor,
     )
     try:
         with DataFile(disk, examined.path) as file:
             return walk(file.bytes(first), span)
     except OSError as failure:
         raise DiskError(examined.path, failure, "read") from failure
+
+
+def _losses_before(examined: Examination, first: int) -> Sequence[Loss]:
+    """Return what was lost in front of the first bad place: what an earlier repair knew, and nobody does any more."""
+    return [loss for loss in examined.losses if loss.start < first]
 
 
 def _losses_behind(examined: Examination, first: int) -> Sequence[Loss]:
@@ -68,17 +79,19 @@ def _losses_behind(examined: Examination, first: int) -> Sequence[Loss]:
     """
     known: list[Loss] = []
     unknown_ones: list[Loss] = []
-    for loss in sorted(examined.losses, key=lambda loss: loss.start):
+    lost = sorted((loss for loss in examined.losses if loss.start >= first), key=lambda loss: loss.start)
+    reason = _reason(lost[0].reason if lost else examined.reason)
+    for loss in lost:
         (unknown_ones if _is_unknown(examined, loss) else known).append(loss)
     losses: list[Loss] = []
     at = first
     for unknown in unknown_ones:
-        if (before := _loss_between(examined, known, at, unknown.start)) is not None:
+        if (before := _loss_between(examined, known, (at, unknown.start), reason)) is not None:
             losses.append(before)
             at = unknown.start
-        losses.append(replace(unknown, start=at, reason=_reason(unknown)))
+        losses.append(replace(unknown, start=at, reason=_reason(unknown.reason)))
         at = unknown.end
-    if (behind := _loss_between(examined, known, at, examined.end)) is not None:
+    if (behind := _loss_between(examined, known, (at, examined.end), reason)) is not None:
         return [*losses, behind]
     if losses:
         losses[-1] = replace(losses[-1], end=examined.end)  # what only vouches is given up too
@@ -91,8 +104,9 @@ def _is_unknown(examined: Examination, loss: Loss) -> bool:
     return not is_told and 0 in bounds_of(examined.task, loss, examined.contents)
 
 
-def _loss_between(examined: Examination, known: Sequence[Loss], start: int, end: int) -> Loss | None:
+def _loss_between(examined: Examination, known: Sequence[Loss], span: tuple[int, int], reason: str) -> Loss | None:
     """Return the loss of what stands there, what is `known` to be lost by itself among it; None where nothing does."""
+    start, end = span
     assert examined.contents is not None, "its frames were walked"
     parts = [loss for loss in known if start <= loss.start < end]
     columns = examined.contents.columns
@@ -107,12 +121,12 @@ def _loss_between(examined: Examination, known: Sequence[Loss], start: int, end:
         name=examined.name,
         start=start,
         end=end,
-        reason=_reason(min(examined.losses, key=lambda loss: loss.start)),
+        reason=reason,
         numbers=tuple(joined(ranges)),
         queues=tuple(sorted({*queues, *(queue for loss in parts for queue in loss.queues)})),
         is_exact=all(loss.is_exact for loss in parts),
     )
 
 
-def _reason(loss: Loss) -> str:
-    return f"cut at the first bad place: {loss.reason}"
+def _reason(reason: str) -> str:
+    return f"cut at the first bad place: {reason}"

@@ -1,8 +1,9 @@
 """Read data files and say what state each is in. Changes nothing.
 
 A file is judged by itself and by what its neighbours say of it: its successor's header where it
-ended, with which commit, and the chain over its frames; the footer before it that it was begun. So a
-file that was cut, emptied, exchanged or removed shows.
+ended, with which commit, and the chain over its frames; the footer before it that it was begun. Of the
+newest one the lock file says both, the first only after a close. So a file that was cut, emptied, exchanged
+or removed shows.
 """
 
 import threading
@@ -16,18 +17,19 @@ from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, JournalError
 from oms_journal.journal.format.contents import NO_FRAMES
 from oms_journal.journal.format.footer import ranges
-from oms_journal.journal.format.headers import HEADERS_SIZE, FileHeader, align
+from oms_journal.journal.format.headers import HEADER_COPIES, HEADER_SIZE, FileHeader, align
+from oms_journal.journal.format.records import MOVED
 from oms_journal.journal.lock import read_holder
-from oms_journal.journal.names import DataFileName
+from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
-from oms_journal.journal.reading.evidence import alignment_of_gap, looks_written
+from oms_journal.journal.reading.evidence import ends_as, first_identity, was_written_on
 from oms_journal.journal.reading.sweep import sweep
 from oms_journal.recovery.bad_blocks import unreadable_in
-from oms_journal.recovery.decision import Body, Foot, Head, Observed, decide
+from oms_journal.recovery.decision import PREPARED, Body, Foot, Head, Observed, decide
 from oms_journal.recovery.examination import (
+    NOT_REPLAYED,
     Examination,
     between,
-    ends_as,
     examine_frames,
     examine_swept,
     low_water_of,
@@ -36,7 +38,7 @@ from oms_journal.recovery.examination import (
 from oms_journal.recovery.payloads import with_payloads
 from oms_journal.recovery.report import FileReport, Loss, Verdict
 from oms_journal.recovery.restoring import refuse_unfinished
-from oms_journal.recovery.survey import Candidate, check_lineage, check_strangers, survey
+from oms_journal.recovery.survey import Candidate, check_lineage, survey
 
 Progress = Callable[[str, int, int], None]
 HASH_THREADS = 2  # hashing and reading let go of the interpreter's lock
@@ -70,8 +72,10 @@ def validate_directory(
     reports = [one.report(action="") for one in examined]
     if payloads:
         reports = with_payloads(disk, examined, reports)
-    if reports and reports[-1].verdict is Verdict.TORN and (who := _writer(disk, path, examined[-1])):
-        reports[-1] = replace(reports[-1], verdict=Verdict.CLEAN, reason=f"being written by {who}")
+    # Behind the file that is being written there may be the one that is prepared to be the next.
+    place = next((at for at in range(len(reports) - 1, -1, -1) if reports[at].row != PREPARED), -1)
+    if place >= 0 and reports[place].verdict is Verdict.TORN and (who := _writer(disk, path, examined[place])):
+        reports[place] = replace(reports[place], verdict=Verdict.CLEAN, reason=f"being written by {who}")
     return tuple(reports)
 
 
@@ -109,9 +113,9 @@ def examine_directory(
                 found.append(examined)
                 done += examined.size
                 progress("validate", done, total)
-        found = _behind_others(disk, as_followed(disk, tasks, found, full=full), full=full)
+        found = _in_order(disk, as_followed(disk, tasks, found, full=full), full=full)
+        found = _behind_others(disk, found, full=full)
         low_water = max((examined.low_water for examined in found), default=0)
-        check_strangers(tasks, max([low_water, *(task.header.low_water for task in tasks if task.header is not None)]))
         listed = [(task.sequence, task.header) for task in tasks if task.is_listed]
         check_lineage(disk, directory, listed, low_water)  # again: the mark may stand in a frame, and in no header yet
         found = [examined for examined in found if examined.sequence >= low_water]
@@ -145,6 +149,33 @@ def as_followed(
         task = replace(before.task, named=header.previous, successor=(header.sequence, header.identity))
         result[place - 1] = examine(disk, task, full=full)
     return result
+
+
+def _in_order(disk: Disk, found: Sequence[Examination], *, full: bool) -> list[Examination]:
+    """Return what was found, with files examined anew that add messages with numbers of files before them.
+
+    A header says that it is behind all of those before it. Only where it does not are the numbers looked at.
+    """
+    result: list[Examination] = []
+    floor = 0
+    for one in found:
+        is_told = one.header is not None and one.header.created and one.header.next_message >= floor
+        if not is_told and one.highest and 0 < _lowest_new(disk, one) < floor:
+            one = examine(disk, replace(one.task, floor=floor), full=full)
+        if one.decision.action not in NOT_REPLAYED:
+            floor = max(floor, one.highest + 1)
+        result.append(one)
+    return result
+
+
+def _lowest_new(disk: Disk, examined: Examination) -> int:
+    """Return the lowest number of a message that a file adds, moved ones left out; 0 for none. DiskError."""
+    contents = read_contents(disk, examined)
+    if contents is None:
+        return 0
+    columns = contents.columns
+    numbers = columns["number"][(columns["kind"] == Operation.ADD) & (columns["flags"] & MOVED == 0)]
+    return int(numbers.min()) if len(numbers) else 0
 
 
 def _behind_others(disk: Disk, found: Sequence[Examination], *, full: bool) -> list[Examination]:
@@ -201,7 +232,7 @@ def examine(disk: Disk, task: Candidate, *, full: bool) -> Examination:
 
 
 def _damage_of(examined: Examination) -> tuple[object, ...]:
-    return examined.decision, examined.bad_ranges, examined.bad_padding, examined.bad_payloads
+    return examined.decision, examined.bad_ranges, examined.bad_payloads
 
 
 def _examine_once(disk: Disk, task: Candidate, *, full: bool) -> Examination:
@@ -209,7 +240,7 @@ def _examine_once(disk: Disk, task: Candidate, *, full: bool) -> Examination:
         with DataFile(disk, task.path) as file:
             return _examine(file, task, full=full)
     except FileNotFoundError:
-        return _without_frames(task, 0, Body.MISSING, "the file is missing, and a neighbour names it")
+        return _without_frames(task, 0, Body.MISSING, "the file is missing, and another one names it")
     except OSError as failure:
         raise DiskError(task.path, failure, "read") from failure
 
@@ -218,9 +249,6 @@ def _examine(file: DataFile, task: Candidate, *, full: bool) -> Examination:
     size = file.size()
     if task.header is None and file.is_zero():
         return _without_frames(task, size, Body.ZERO, "nothing but zeros where frames were promised")
-    if task.foreign_header is not None:
-        reason = f"it holds what {DataFileName(task.foreign_header.sequence)} held: of its own nothing was durable"
-        return _without_frames(task, size, Body.STALE, reason)
     if task.header is None and isinstance(header := file.header(), FileHeader):
         # Prepared when the headers were read, and begun since: somebody is writing in the directory.
         task = replace(task, header=header, identity=header.identity, is_rotted=False)
@@ -228,14 +256,18 @@ def _examine(file: DataFile, task: Candidate, *, full: bool) -> Examination:
         return _without_frames(task, size, Body.LATE, "written by a former owner after the directory was taken over")
     if task.identity is None:
         data = file.bytes()
-        is_hidden = bool(unreadable_in(file.file)) and any(data[:HEADERS_SIZE])  # zeros there say: never begun
-        is_written = is_hidden or looks_written(data, since=task.next_commit, others=task.others)
+        task = replace(task, identity=first_identity(data, task.sequence))
+    if task.identity is None:
+        copies = [data[at : at + HEADER_SIZE] for at in HEADER_COPIES]
+        is_begun = all(any(copy) or not copy for copy in copies)  # zeros in the place of one say: never
+        is_hidden = is_begun and bool(unreadable_in(file.file))
+        is_written = is_hidden or was_written_on(data, task.sequence)
         body = Body.LOST if is_written else Body.UNKNOWN
-        reason = "neither copy of the header can be read, and no neighbour tells the file's identity"
+        reason = "neither copy of the header can be read, nor the first frame, and no neighbour tells whose the file is"
         return _without_frames(task, size, body, reason, extent=align(len(data.rstrip(b"\0")), 8))
     footer = file.footer(identity=task.identity)
-    footer = footer.checked() if isinstance(footer, Footer) else footer
-    if isinstance(footer, Footer) and _agrees(footer, task):
+    footer = footer.checked(with_ranges=full) if isinstance(footer, Footer) else footer
+    if isinstance(footer, Footer) and _agrees(footer, task) and not task.floor:
         return _sealed(file, task, footer, full=full)
     return examine_frames(file, task, footer, task.identity)
 
@@ -255,11 +287,10 @@ def _without_frames(task: Candidate, size: int, body: Body, reason: str, *, exte
         size=size,
         decision=decision,
         end=0,
-        reason=reason if decision.row != "prepared" else "prepared and never used",
+        reason=reason if decision.row != PREPARED else "prepared and never used",
         losses=losses,
         successor=task.successor,
         owner=task.owner,
-        alignment=alignment_of_gap(task.alignment, extent) if task.named is not None else task.alignment,
         extent=extent,
     )
 
@@ -296,10 +327,10 @@ def _sealed(file: DataFile, task: Candidate, footer: Footer, *, full: bool) -> E
         decision=decision,
         end=summary.end,
         reason="" if decision.verdict is Verdict.CLEAN else _reason(task, decision.row),
+        highest=summary.ranges.added[1],
         low_water=low_water_of(footer.contents()),
         successor=task.successor if task.successor[0] else (summary.successor, summary.successor_identity),
         owner=header.owner,
-        alignment=header.alignment,
         is_recovered=summary.is_recovered,
     )
 

@@ -31,7 +31,7 @@ LONG_FILES = (
     "broker/server/security/test_attacks",
     "broker/embedded/test_embedded",
     "broker/server/http/test_openapi",
-    "journal/format/test_foreign_reader",
+    "journal/format/test_java_reader",
     "journal/reading/test_sweep",
     "database/backup/test_follow",
     "broker/client/test_cut",

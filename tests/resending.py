@@ -139,7 +139,7 @@ class _Writer:
         payloads = [payload(identifier, place) for place in range(count)]
         self._say(what="begin", id=identifier, count=count)
         if count == 1:
-            number = database.add(queue, payloads[0], producer_id=identifier)
+            number: int = database.add(queue, payloads[0], producer_id=identifier)
         else:
             number = database.add_many(queue, payloads, producer_id=identifier)[0]
         self._say(what="done", id=identifier, number=number)

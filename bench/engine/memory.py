@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bench.callers import QUEUE, scratch
@@ -35,6 +35,27 @@ def memory(settings: Settings) -> Iterator[Row]:
                 yield weigh((path, small), name, f"index, 1 in {LIVE_SHARE:,} of {count:,} numbers live", 64)
 
 
+def slopes(settings: Settings) -> Iterator[Row]:
+    """What one more message takes, of one queue: by resident memory, between two sizes of the index."""
+    counts = settings.slope_counts
+    for what, sizes, bound in (("of mixed sizes", range(2 * PAYLOAD), 12), ("of one size", (PAYLOAD,), 6)):
+        paths = [scratch(settings.directory, f"slope-{count}") for count in counts]
+        for path, count in zip(paths, counts, strict=True):
+            with MessageDatabase.open(path) as database:
+                add_batches(database, size=sizes, count=count)
+        small, large = paths
+        more = counts[1] - counts[0]
+        yield Row(
+            name=f"memory-slope-{what.split()[1]}",
+            what=f"resident memory of one more message {what}, from {counts[0]:,} to {counts[1]:,}",
+            measured=[_said(large, small)["bytes"] / more for _ in range(WEIGHINGS)],
+            unit=" B",
+            bound=bound,
+            is_most=True,
+            ours=f"{_said(large, small, '--traced')['bytes'] / more:.1f} B by what Python has allocated",
+        )
+
+
 def _queues(count: int) -> str:
     return "one queue" if count == 1 else f"{count:,} queues"
 
@@ -57,7 +78,13 @@ def weigh(paths: tuple[Path, Path], name: str, what: str, bound: float, *, is_br
 
 def _probe(path: Path, small: Path, *options: str) -> float:
     """Return the bytes a message that an opening keeps, as its own process sees it."""
+    said = _said(path, small, *options)
+    return said["bytes"] / said["messages"]
+
+
+def _said(path: Path, small: Path, *options: str) -> Mapping[str, float]:
+    """Return the bytes that an opening keeps above those of a small one, and its messages."""
     command = [sys.executable, "-m", "bench.weighing", str(path), str(small), *options]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    said = json.loads(done.stdout)
-    return float(said["bytes"]) / float(said["messages"])
+    said: Mapping[str, float] = json.loads(done.stdout)
+    return said

@@ -1,1 +1,1 @@
-"""A broker elsewhere, over HTTP."""
+"""The client of a broker that runs as a server, over HTTP."""

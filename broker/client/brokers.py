@@ -1,13 +1,13 @@
-"""A broker elsewhere, over HTTP: the verbs of `Broker` and `AsyncBroker`, with the same sessions. Made by `connect`.
+"""Clients of a broker that runs as a server: the methods of `Broker` and `AsyncBroker`, over HTTP. Made by `connect`.
 
 with connect("http://127.0.0.1:1971") as broker:
     with broker.session("ALICE", token="PC1") as session:
         session.send("GAME/CHESS/BLACK", b"e4")     # durable on return
 
-PARTNER-BROKER-ID is remembered: when the broker is gone (02150148) its partner is asked, and a takeover (00780624) is
-waited for. Sessions that a new broker does not know log on again by themselves. A call whose connection was lost is
-repeated, and done once; where its session is over by then it is 02150373, and `session.recover()` tells what has become
-of the last unit of work. A call that is cancelled or interrupted is taken back at once.
+The client remembers PARTNER-BROKER-ID. If the broker is gone (02150148), it asks the partner, and waits for a takeover
+(00780624). A session that a new broker does not know logs on again by itself. If the connection is lost, the client
+repeats the call, and the broker does it once. If the session is over by then, the call gets 02150373, and
+`session.recover()` tells what became of the last unit of work. A call that is cancelled or interrupted is taken back.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One way to any broker: `connect("local:SPOOL")` runs one here, `connect("http://HOST:1971")` speaks to a server.
+"""Connects to a broker: `connect("local:SPOOL")` runs one here, `connect("http://HOST:1971")` speaks to a server.
 
 Both give the same interface; `connect_async` gives that of asyncio.
 """

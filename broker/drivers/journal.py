@@ -4,10 +4,8 @@ A commit of the broker is one commit of the database. A failed one leaves the st
 directory again; what was told as failed is cut then (`database/database.py`), so that what the broker said is true.
 A full disk refuses commits with messages only.
 
-What a decision asks the store to make durable, as the draft of one commit of the message database.
-
-The commonest are drafted with as little work as Python allows, since with many callers on a fast device that work is
-the limit: one message with its record; messages of one queue, keys, and ranges of removed messages.
+What a decision asks the store to make durable, as the draft of one commit of the message database. Most are messages
+of one queue, keys, and ranges of removed messages: these are drafted as they are, all others gathered in a block.
 """
 
 import logging
@@ -46,10 +44,9 @@ from oms_journal.broker.store.stored import (
 from oms_journal.database.bulk import values as bulk
 from oms_journal.database.bulk.loading import load, load_identifiers, number_behind
 from oms_journal.database.database import MessageDatabase, Reopening
-from oms_journal.database.drafting import first_of
+from oms_journal.database.drafting import Unit
 from oms_journal.database.options import Options
-from oms_journal.database.stats import CleanupReport
-from oms_journal.database.unit import Unit
+from oms_journal.database.stats import CleanupReport, SyncStats
 from oms_journal.index.duplicates import KnownIdentifier, Scope
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import (
@@ -68,24 +65,12 @@ from oms_journal.journal.errors import (
 )
 from oms_journal.journal.reading.message import Message
 from oms_journal.journal.writing.draft import Draft
-from oms_journal.journal.writing.unit import NewValue
 
 
 def draft_of(database: MessageDatabase, changes: Changes) -> Draft:
     """Return the changes as one commit of the database. JournalError, ValueError."""
-    if changes.producer is None:
-        adds, puts = changes.adds, changes.puts
-        draft: Draft | None
-        if len(adds) == len(puts) == 1 and not (changes.drops or changes.delivered or changes.deleted):
-            message, put = adds[0], puts[0]
-            if not message.properties:
-                draft = database.drafting.sent(message.queue, message.payload, put.key.encode(), put)
-                if draft is not None:
-                    return draft
-        draft = _unit(database, changes)
-        if draft is not None:
-            return draft
-    return _long_way(database, changes)
+    draft = _unit(database, changes) if changes.producer is None else None
+    return _gathered(database, changes) if draft is None else draft
 
 
 def _unit(database: MessageDatabase, changes: Changes) -> Draft | None:
@@ -95,15 +80,15 @@ def _unit(database: MessageDatabase, changes: Changes) -> Draft | None:
     for message in adds:
         if message.properties or message.queue != queue:
             return None
-    values = [NewValue(put.key.encode(), put.value, tuple(put.numbers_at.items())) for put in changes.puts]
+    values = [(put.key.encode(), put.value, tuple(put.numbers_at.items())) for put in changes.puts]
     keys = [key.encode() for key in drops]
-    if len(values) + len(keys) > 1 and len({*keys, *(value.key for value in values)}) < len(values) + len(keys):
+    if len(values) + len(keys) > 1 and len({*keys, *(value[0] for value in values)}) < len(values) + len(keys):
         return None
     payloads = [message.payload for message in adds]
     return database.drafting.unit(Unit(queue, payloads, changes.delivered, changes.deleted, values, keys))
 
 
-def _long_way(database: MessageDatabase, changes: Changes) -> Draft:
+def _gathered(database: MessageDatabase, changes: Changes) -> Draft:
     # Under one identifier each queue's part is known by itself, so that it is known as a part when it comes alone.
     is_by_queue = changes.producer is not None and len({message.queue for message in changes.adds}) > 1
     block = database.drafting.gathering(changes.producer, is_by_queue=is_by_queue)
@@ -256,7 +241,7 @@ class JournalStore(StoreDriver):
             elif draft.failure is not None:
                 answers.append(self._meaning(draft.failure, database))
             else:
-                answers.append(first_of(draft) if changes.adds else 0)
+                answers.append(draft.first if changes.adds else 0)
         return answers
 
     def _meaning(self, failure: BaseException, database: MessageDatabase) -> StoreError:
@@ -361,6 +346,9 @@ class JournalStore(StoreDriver):
             return self._readable().cleanup(compact=True)
         except JournalError as failure:
             raise StoreUnavailable(str(failure)) from failure
+
+    def syncs(self) -> SyncStats:
+        return self._database.syncs()
 
     def files(self) -> Sequence[FileRow]:
         try:

@@ -1,1 +1,1 @@
-"""A broker in one's own program: the edge that waits."""
+"""A broker inside a program: it calls the kernel, writes to the store, and waits for both."""

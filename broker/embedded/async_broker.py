@@ -1,4 +1,4 @@
-"""The embedded broker for asyncio: the verbs of `Broker`, awaited.
+"""The embedded broker for asyncio: the methods of `Broker`, awaited.
 
 async with AsyncBroker.open("spool") as broker:
     async with broker.session("ALICE", token="PC1") as session:

@@ -4,9 +4,9 @@
         with broker.session("ALICE", token="PC1") as session:
             session.send("GAME/CHESS/BLACK", b"e4")     # durable on return
 
-Any thread may call. A caller whose call has to be written leads: it commits what everybody has queued up, with one
-sync, and hands the lead on when its own call is answered. Meanwhile others call; the kernel is nobody's while the
-device works. A thread of the broker's own lets time pass.
+Any thread may call. If a call has to be written, its thread commits all that other threads have queued up too, with
+one sync. It hands this task to another thread when its own call is answered. While the device works, other threads go
+on calling. A thread of the broker advances its clock.
 """
 
 import os

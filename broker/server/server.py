@@ -25,6 +25,7 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from oms_journal.broker.attributes.attributes import Attributes
+from oms_journal.broker.block import Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.open import open_store, spool_directory
 from oms_journal.broker.embedded.async_broker import AsyncBroker
@@ -100,8 +101,7 @@ class Server:
         self._access: Access  # while it runs
         self._addresses: dict[str, list[str]] = {}  # where it listens, by the listener's name
         self._held: dict[str, HeldPort] = {}  # where it will, by the listener's name
-        is_stored = attributes.broker.pstore != "NO"
-        self._last_words = "what was acknowledged is durable" if is_stored else "nothing was stored: PSTORE=NO"
+        self._last_words = _last_words(attributes)
         self._taken = ""  # who has taken the store over
 
     def stop(self, why: str = "it was asked to") -> None:
@@ -358,6 +358,15 @@ def _allow_files(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed < count:
         _log.warning("the system allows %d open files, fewer than MAX-CONNECTIONS needs", allowed)
+
+
+def _last_words(attributes: Attributes) -> str:
+    """Return what is durable when the server stops, for the log."""
+    if attributes.broker.pstore == "NO":
+        return "nothing was stored: PSTORE=NO"
+    if any(each.store == Store.OFF for each in (*attributes.services, *attributes.topics)):
+        return "what was acknowledged is durable, but for what STORE=OFF keeps out of the store"
+    return "what was acknowledged is durable"
 
 
 def _tell(attributes: Attributes) -> None:

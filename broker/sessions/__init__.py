@@ -1,1 +1,1 @@
-"""What a program says to a broker: verbs, for threads and for asyncio."""
+"""Sessions: how a program sends, receives and settles units of work, in threads and in asyncio."""

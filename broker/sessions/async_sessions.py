@@ -1,4 +1,4 @@
-"""Sessions of a broker for asyncio: those of `sessions.py`, awaited; what they say there holds here.
+"""Sessions of a broker for asyncio: the methods of `sessions.py`, awaited.
 
     async with broker.session("BOB", token="S1") as bob:
         await bob.register("GAME/CHESS/BLACK")
@@ -7,8 +7,8 @@
                 async for message in unit:
                     await unit.answer(b"...")       # both are committed together
 
-A session, and what it gives out, is for one task at a time. A call that is cancelled loses nothing: a message of a
-unit of work that its task got to see no more is given back.
+A session, and what it gives out, is for one task at a time. A call that is cancelled loses nothing: if its task never
+saw the message of a unit of work, the broker gets the message back.
 """
 
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""What people say to a broker and hear from it: requests from plain arguments, typed results from replies.
+"""Makes requests of a broker from plain arguments, and typed results from its replies.
 
 No call is made here. The sessions of both kinds (`sessions.py`, `async_sessions.py`) build their requests and read
 their answers with it.
@@ -153,8 +153,8 @@ def wait_text(wait: Wait) -> str:
         return "NO"
     if not isinstance(wait, int | float):
         raise TypeError(f"wait must be seconds (a number), True, False or None, not {shown(wait)}")
-    if isnan(wait):
-        raise ValueError("wait must be a number of seconds, not nan")
+    if isnan(wait) or wait < 0:
+        raise ValueError(f"wait must be a number of seconds, at least 0, not {wait}; True waits as long as it takes")
     if not wait:
         return "NO"
     text = f"{min(max(wait, 0.001), WAIT_MAX_SECONDS):.3f}"[:7]

@@ -1,4 +1,4 @@
-"""Sessions of a broker for threads: a user, its units of work, conversations and topics, in Python's own words.
+"""Sessions of a broker for threads: the units of work, conversations and topics of one user.
 
     with broker.session("BOB", token="S1") as bob:
         bob.register("GAME/CHESS/BLACK")
@@ -7,10 +7,10 @@
                 for message in unit:
                     unit.answer(b"...")             # both are committed together
 
-What the broker refuses is a BrokerError with its eight-digit code. A session, and what it gives out, is for one
-thread at a time. What the verbs do is what the options of SEND, RECEIVE and SYNCPOINT do (EntireX, Using Persistence
-and Units of Work), for topics what the functions for publications do (EntireX 8.0, Concepts of Persistent Messaging,
-"Publish-and-Subscribe").
+If the broker refuses a call, the method raises BrokerError with the eight-digit code. A session, and what it gives out,
+is for one thread at a time. The methods do what the options of SEND, RECEIVE and SYNCPOINT do (EntireX, Using
+Persistence and Units of Work), for topics what the functions for publications do (EntireX 8.0, Concepts of Persistent
+Messaging, "Publish-and-Subscribe").
 """
 
 from collections.abc import Callable, Iterator

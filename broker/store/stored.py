@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from oms_journal.database.queries import DatabaseState
-from oms_journal.database.stats import CleanupReport, explain
+from oms_journal.database.stats import CleanupReport, SyncStats, explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,14 @@ class HasFiles(Protocol):
 
     def files(self) -> Sequence[FileRow]:
         """Return the data files, oldest first, as they are now; holds up no commit. StoreUnavailable."""
+
+
+@runtime_checkable
+class HasSyncs(Protocol):
+    """A driver that syncs its files itself, and can tell how long it has waited for them."""
+
+    def syncs(self) -> SyncStats:
+        """Return how long commits have waited for the disk since the store was opened."""
 
 
 @runtime_checkable

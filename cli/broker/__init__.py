@@ -1,1 +1,1 @@
-"""Commands of a broker: its server, what it knows, what it is told."""
+"""Commands of a broker: serve, info, cmd, top, attributes, user."""

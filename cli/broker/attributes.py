@@ -1,4 +1,4 @@
-"""`oms attributes`: whether an attribute file is right, and what counts once it is read."""
+"""`oms attributes`: checks an attribute file, and shows the values that count."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`oms cmd`: an operator's command to a running broker, confirmed before it destroys."""
+"""`oms cmd`: gives a running broker an operator's command, and asks before one that destroys something."""
 
 import sys
 from collections.abc import Sequence

@@ -28,14 +28,28 @@ _WRONG_WORDS = frozenset({3, 5, 21, 22, 26, 27, 30, 31, 53, 901})  # codes of th
 _UNIT_FAILED = frozenset({25, 74})
 
 Broker = Annotated[
-    str, typer.Option("--broker", envvar="OMS_BROKER", metavar="URL", help="The server, http:// or https://.")
+    str,
+    typer.Option(
+        "--broker", envvar="OMS_BROKER", metavar="URL", help="Ask the server at this address, http:// or https://."
+    ),
 ]
 User = Annotated[
     str,
-    typer.Option("--user", envvar="OMS_USER", metavar="USER", help="Who asks; the password is OMS_PASSWORD, or asked."),
+    typer.Option(
+        "--user",
+        envvar="OMS_USER",
+        metavar="USER",
+        help="Log on as this user. The password is OMS_PASSWORD, or you are asked for it.",
+    ),
 ]
 CaFile = Annotated[
-    str, typer.Option("--ca-file", envvar="OMS_CA_FILE", metavar="FILE", help="Who vouches for the server's name.")
+    str,
+    typer.Option(
+        "--ca-file",
+        envvar="OMS_CA_FILE",
+        metavar="FILE",
+        help="Check the server's certificate by this authority, a PEM file.",
+    ),
 ]
 Password = Annotated[str, typer.Option("--password", envvar="OMS_PASSWORD", hidden=True, help="Of the user.")]
 

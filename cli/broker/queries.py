@@ -1,4 +1,4 @@
-"""`oms info`: what a running broker knows, as a table for people, or as the server's own JSON."""
+"""`oms info`: shows what a running broker knows, as a table for people, or as the server's JSON."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -47,10 +47,10 @@ QueryWords = Annotated[
 def query(  # noqa: PLR0913 - the command line's options
     words: QueryWords = None,
     columns: Annotated[
-        str, typer.Option("--columns", "-c", metavar="A,B,…", help="These columns; `all` for all of them.")
+        str, typer.Option("--columns", "-c", metavar="A,B,…", help="Show these columns; `all` shows all of them.")
     ] = "",
-    limit: Annotated[int, typer.Option("--limit", "-l", min=1, metavar="N", help="At most so many rows.")] = 100,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="All rows, however many.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-l", min=1, metavar="N", help="Show at most so many rows.")] = 100,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Show all rows, however many.")] = False,
     broker: operator.Broker = operator.BROKER_DEFAULT,
     user: operator.User = "",
     password: operator.Password = "",

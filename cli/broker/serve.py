@@ -1,4 +1,4 @@
-"""`oms serve`: the broker as a server, in the foreground, until it is told to stop."""
+"""`oms serve`: runs the broker as a server, in the foreground, until it is told to stop."""
 
 import asyncio
 import json
@@ -43,16 +43,25 @@ FileToServe = Annotated[
     ),
 ]
 RunMode = Annotated[
-    str | None, typer.Option("--run-mode", metavar="MODE", help="STANDARD, STANDBY, PSTORE-UNLOAD or PSTORE-LOAD.")
+    str | None,
+    typer.Option("--run-mode", metavar="MODE", help="Run as STANDARD, STANDBY, PSTORE-UNLOAD or PSTORE-LOAD."),
 ]
 PartnerAddress = Annotated[
-    str | None, typer.Option("--partner", metavar="HOST:PORT", help="Where the other broker listens for HTTP.")
+    str | None, typer.Option("--partner", metavar="HOST:PORT", help="Find the other broker at this HTTP address.")
 ]
 ReportFile = Annotated[
-    str | None, typer.Option("-p", metavar="FILE", help="The report of the store, with PSTORE-REPORT=YES.")
+    str | None,
+    typer.Option("-p", metavar="FILE", help="Write the report of the store into this file, with PSTORE-REPORT=YES."),
 ]
 StompPort = Annotated[
-    int | None, typer.Option("--stomp-port", metavar="PORT", min=0, max=65535, help="Of STOMP; 0: any.  [61613]")
+    int | None,
+    typer.Option(
+        "--stomp-port",
+        metavar="PORT",
+        min=0,
+        max=65535,
+        help="Listen for STOMP on this port; 0: any that is free.  [61613]",
+    ),
 ]
 Erase = Annotated[
     str | None,
@@ -77,12 +86,23 @@ def serve(  # noqa: PLR0913 - one for each option
     file: FileToServe = None,
     spool: Annotated[
         Path | None,
-        typer.Option("--spool", "-s", envvar="SPOOL_DIRECTORY", metavar="DIR", help="The spool directory."),
+        typer.Option(
+            "--spool", "-s", envvar="SPOOL_DIRECTORY", metavar="DIR", help="Keep the store in this directory."
+        ),
     ] = None,
-    host: Annotated[str | None, typer.Option("--host", metavar="HOST", help="Where to listen.  [127.0.0.1]")] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="HOST", help="Listen on this address.  [127.0.0.1]")
+    ] = None,
     stomp_port: StompPort = None,
     http_port: Annotated[
-        int | None, typer.Option("--http-port", metavar="PORT", min=0, max=65535, help="Of HTTP; 0: any.  [1971]")
+        int | None,
+        typer.Option(
+            "--http-port",
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Listen for HTTP on this port; 0: any that is free.  [1971]",
+        ),
     ] = None,
     run_mode: RunMode = None,
     partner: PartnerAddress = None,

@@ -1,4 +1,4 @@
-"""`oms top`: a running broker on a terminal, looked at again and again.
+"""`oms top`: shows a running broker on a terminal, and refreshes the figures.
 
 On a terminal that can, the view takes the whole window and is drawn in place; on a dumb one, or in a pipe, one view
 follows the other. What is counted is shown as a rate between two looks.
@@ -41,9 +41,11 @@ class Sample:
 
 def top(  # noqa: PLR0913 - the command line's options
     interval: Annotated[
-        float, typer.Option("--interval", "-i", min=0.2, metavar="SECONDS", help="Between two looks.")
+        float, typer.Option("--interval", "-i", min=0.2, metavar="SECONDS", help="Look again after so many seconds.")
     ] = 2,
-    count: Annotated[int, typer.Option("--count", "-n", min=0, metavar="N", help="End after so many; 0: never.")] = 0,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=0, metavar="N", help="End after so many looks; 0: go on until stopped.")
+    ] = 0,
     broker: operator.Broker = operator.BROKER_DEFAULT,
     user: operator.User = "",
     password: operator.Password = "",

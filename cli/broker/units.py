@@ -1,4 +1,4 @@
-"""`oms send --broker` and `oms receive --broker`: a unit of work to and from a service of a broker that is served."""
+"""`oms send --broker` and `oms receive --broker`: sends units of work to a running broker, and receives them."""
 
 import getpass
 import os
@@ -128,4 +128,4 @@ def refuse_beside(**said: object) -> None:
     """Refuse options that are about a spool directory."""
     for name, value in said.items():
         if value:
-            raise Usage(f"--{name.replace('_', '-')} does not go with --broker")
+            raise Usage(f"--{name.replace('_', '-')} does not go with --broker (or OMS_BROKER)")

@@ -1,4 +1,4 @@
-"""`oms user`: the users file of a server, made and changed. Passwords are asked for, and never an argument."""
+"""`oms user`: makes and changes the users file of a server. It asks for passwords; none is ever an argument."""
 
 import getpass
 import sys
@@ -35,13 +35,15 @@ user = typer.Typer(
     add_completion=False,
 )
 
-UsersFile = Annotated[Path, typer.Argument(metavar="FILE", help="The users file, mode 0600.", show_default=False)]
-Name = Annotated[str, typer.Argument(metavar="USER", help="The user, as programs log on.", show_default=False)]
+UsersFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The users file. Its mode must be 0600.", show_default=False)
+]
+Name = Annotated[str, typer.Argument(metavar="USER", help="The name that programs log on with.", show_default=False)]
 Pattern = Annotated[
     list[str],
     typer.Argument(
         metavar="PATTERN...",
-        help="CLASS/SERVER/SERVICE, topic/NAME, /queue/NAME, broker; * stands for any characters.",
+        help="On what: CLASS/SERVER/SERVICE, topic/NAME, /queue/NAME or broker. * stands for any characters.",
         show_default=False,
     ),
 ]
@@ -56,15 +58,17 @@ class RightName(StrEnum):
     ADMINISTER = "administer"
 
 
-Which = Annotated[RightName, typer.Argument(metavar="RIGHT", help="send, receive, look or administer.")]
+Which = Annotated[
+    RightName, typer.Argument(metavar="RIGHT", help="What the user may do: send, receive, look or administer.")
+]
 
 
 @user.command(cls=Command)
 def add(file: UsersFile, name: Name, as_json: options.AsJson = False) -> None:
     """Add a user, with a password that is asked for, and no rights yet.
 
-    Makes the file where there is none. Without a terminal the password is the
-    first line of standard input.
+    oms makes the file if there is none. Without a terminal oms reads the password from the first line of standard
+    input. Then give the user rights with `oms user allow`.
     """
     with _refusing():
         checked_name(name)
@@ -86,7 +90,10 @@ def remove(file: UsersFile, name: Name, as_json: options.AsJson = False) -> None
 
 @user.command(cls=Command)
 def password(file: UsersFile, name: Name, as_json: options.AsJson = False) -> None:
-    """Give a user another password, which is asked for."""
+    """Give a user another password, which is asked for.
+
+    Without a terminal oms reads it from the first line of standard input. A running server notices within seconds.
+    """
     with _refusing():
         _known(_users(file), name)
         kept = _asked(name)
@@ -96,14 +103,21 @@ def password(file: UsersFile, name: Name, as_json: options.AsJson = False) -> No
 
 @user.command(cls=Command)
 def allow(file: UsersFile, name: Name, right: Which, patterns: Pattern, as_json: options.AsJson = False) -> None:
-    """Allow a user something, and take back that just this was denied."""
+    """Allow a user to do something, on one or more patterns.
+
+    If exactly this was denied before, oms takes the denial back. A running server notices within seconds.
+    """
     _change_rights(file, name, right, patterns, is_allowed=True)
     _say(f"{name} may {right.value} {', '.join(patterns)}", as_json, user=name, allowed={right.value: patterns})
 
 
 @user.command(cls=Command)
 def deny(file: UsersFile, name: Name, right: Which, patterns: Pattern, as_json: options.AsJson = False) -> None:
-    """Deny a user something, whatever else allows it."""
+    """Deny a user something, on one or more patterns.
+
+    A denial wins over everything that is allowed. If exactly this was allowed before, oms takes that back. A running
+    server notices within seconds.
+    """
     _change_rights(file, name, right, patterns, is_allowed=False)
     _say(f"{name} may not {right.value} {', '.join(patterns)}", as_json, user=name, denied={right.value: patterns})
 

@@ -1,1 +1,1 @@
-"""The demonstrations: flights, chess by mail, long units of work."""
+"""The demonstrations: flights, and chess by mail."""

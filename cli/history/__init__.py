@@ -1,1 +1,1 @@
-"""Commands on what was: dump, export, analyze."""
+"""Commands on the history of a journal: dump, export, analyze."""

@@ -1,4 +1,4 @@
-"""`oms analyze PATH… --out DIR`: where the time goes, what is stuck, what keeps the disk, what was lost."""
+"""`oms analyze PATH… --out DIR`: writes a report of what is stuck, slow, full or lost."""
 
 import shutil
 import textwrap
@@ -28,27 +28,35 @@ def analyze(  # noqa: PLR0913
         list[str],
         typer.Argument(
             metavar="PATH",
-            help="Spool or retention directories, data files, globs; s3a://… too.",
+            help="Read these spool or retention directories, data files or globs; s3a://… too.",
             show_default=False,
         ),
     ],
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="DIR", help="Where the report goes: new, empty, or an earlier report."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Write the report into this directory: new, empty, or with an earlier report.",
+        ),
     ],
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="From this time on, ISO 8601, UTC unless it says.")
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Count from this time on: ISO 8601, in UTC if it names no zone."),
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Before this time.")] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Count up to this time, which is not included.")
+    ] = None,
     queue: Annotated[
-        list[str] | None, typer.Option("--queue", metavar="QUEUE", help="Only this queue; may be given again.")
+        list[str] | None, typer.Option("--queue", metavar="QUEUE", help="Count only this queue; may be given again.")
     ] = None,
     compare_with: Annotated[
         list[str] | None,
         typer.Option("--compare-with", metavar="PATH", help="A copy: say how it differs; may be given again."),
     ] = None,
     master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="A Spark cluster.  [default: this machine]")
+        str | None, typer.Option("--master", metavar="URL", help="Run on this Spark cluster.  [default: this machine]")
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:

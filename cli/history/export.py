@@ -1,4 +1,4 @@
-"""`oms export --parquet DIR`: sealed data files as Parquet, for DuckDB, Polars, pandas and Spark."""
+"""`oms export --parquet DIR`: writes sealed data files as Parquet, for DuckDB, Polars, pandas and Spark."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,16 +17,18 @@ if TYPE_CHECKING:  # Arrow is imported when the command runs
 
 
 def export(  # noqa: PLR0913
-    parquet: Annotated[Path, typer.Option("--parquet", metavar="DIR", help="Where the Parquet files go.")],
+    parquet: Annotated[
+        Path, typer.Option("--parquet", metavar="DIR", help="Write the Parquet files into this directory.")
+    ],
     paths: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[PATH]...",
-            help="Spool or retention directories, data files, globs; s3a://… too.  [default: the spool]",
+            help="Read these spool or retention directories, data files or globs; s3a://… too.  [default: the spool]",
         ),
     ] = None,
-    properties: Annotated[bool, typer.Option("--properties", help="With the messages' properties.")] = False,
-    payload: Annotated[bool, typer.Option("--payload", help="With payloads and values.")] = False,
+    properties: Annotated[bool, typer.Option("--properties", help="Export the messages' properties too.")] = False,
+    payload: Annotated[bool, typer.Option("--payload", help="Export payloads and values too.")] = False,
     spool: options.Spool = options.SPOOL_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`oms load`: a file or standard input as messages, in durable commits, and how far it came."""
+"""`oms load`: adds a file or standard input as messages, in durable commits, and says how far it came."""
 
 import sys
 import time
@@ -61,18 +61,24 @@ class Tally:
         }
 
 
-InputFile = Annotated[str, typer.Argument(metavar="FILE", help="The input; - is standard input.", show_default=False)]
+InputFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="Read this file; - is standard input.", show_default=False)
+]
 IntoQueue = Annotated[
-    str | None, typer.Option("--queue", "-q", metavar="Q", help="The queue; an envelope may name its own.")
+    str | None, typer.Option("--queue", "-q", metavar="Q", help="Add to this queue. An envelope may name another one.")
 ]
 Format = Annotated[
     SourceFormat | None,
-    typer.Option("--format", help="How FILE is cut into messages.  [default: by its suffix, else lines]"),
+    typer.Option("--format", help="Cut FILE into messages in this way.  [default: by its suffix, else lines]"),
 ]
 Batch = Annotated[
     int,
     typer.Option(
-        "--batch", min=1, max=OPERATIONS_MAX, metavar="N", help="Messages in one commit; fewer where they are large."
+        "--batch",
+        min=1,
+        max=OPERATIONS_MAX,
+        metavar="N",
+        help="Write so many messages in one commit; fewer if they are large.",
     ),
 ]
 Skip = Annotated[int, typer.Option("--skip", min=0, metavar="N", help="Leave out the first N messages of FILE.")]
@@ -209,7 +215,7 @@ class _Loader:
     def _add(self, batch: list[tuple[str, Entry]], producer: str | None) -> range:
         queue = batch[0][0]
         if all(name == queue and entry.is_plain for name, entry in batch):
-            return self._db.add_many(queue, [entry.payload for _, entry in batch], producer_id=producer)
+            return self._db.add_many(queue, [entry.payload for _, entry in batch], producer_id=producer).numbers
         with self._db.commit(producer_id=producer) as commit:
             for name, entry in batch:
                 commit.add(name, entry.payload, properties=entry.properties, producer_id=entry.producer_id)

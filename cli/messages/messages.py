@@ -1,4 +1,4 @@
-"""`oms send`, `oms list`, `oms show`: one message in, and a look at what waits."""
+"""`oms send`, `oms list`, `oms show`: adds one message, and shows what waits."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,9 +14,11 @@ from oms_journal.cli import interrupts, options, output
 from oms_journal.cli.failures import Usage
 from oms_journal.cli.output import age_text, counted, preview, size_text, to_the_second
 from oms_journal.cli.stores import database, engine_options, looked_up, view
-from oms_journal.database.stats import QueueStats
 from oms_journal.journal.names import DataFileName
-from oms_journal.journal.reading.message import Message
+
+if TYPE_CHECKING:  # the engine, which the help needs nothing of
+    from oms_journal.database.stats import QueueStats
+    from oms_journal.journal.reading.message import Message
 
 LIST_COUNT = 20  # messages shown to a person who did not say how many
 PREVIEW_CHARACTERS = 64
@@ -24,18 +26,21 @@ SHOWN_BYTES_MAX = 4096  # of a payload, to a person who did not ask for --raw
 
 
 def send(  # noqa: PLR0913
+    ctx: typer.Context,
     queue: options.Queue,
     text: Annotated[
-        str | None, typer.Argument(help="The payload; without it standard input is.", show_default=False)
+        str | None, typer.Argument(help="The payload. Without it oms reads standard input.", show_default=False)
     ] = None,
-    empty: Annotated[bool, typer.Option("--empty", help="The payload is empty, on purpose.")] = False,
+    empty: Annotated[bool, typer.Option("--empty", help="Send an empty payload.")] = False,
     properties: Annotated[
         list[str] | None,
-        typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property; may be given again."),
+        typer.Option("--property", "-p", metavar="KEY=VALUE", help="Give the message a property; may be given again."),
     ] = None,
     producer_id: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Your own identifier: sent twice, the message is added once."),
+        typer.Option(
+            metavar="ID", help="Send under an identifier of your own. If you send again under it, nothing is added."
+        ),
     ] = None,
     spool: options.Spool = options.SPOOL_DEFAULT,
     max_message_size: options.MaxMessageSize = None,
@@ -47,14 +52,17 @@ def send(  # noqa: PLR0913
     """Add one message to a queue, durably, and print its number.
 
     The payload is TEXT, or the bytes of standard input exactly as they come. oms refuses an empty payload, because it
-    may come from a variable that is not set. If you want one, say --empty. With --broker oms sends and commits a unit
-    of work of its own, as OMS_USER with OMS_PASSWORD, and prints its UOWID.
+    may come from a variable that is not set. If you want one, say --empty.
+
+    With --broker oms sends the message to a broker, as a unit of work of its own. It logs on as OMS_USER with
+    OMS_PASSWORD, commits, and prints the UOWID of the unit. OMS_BROKER says the address too, unless you give --spool.
     """
     if producer_id == "":
         raise Usage("--producer-id is an empty text; give an identifier of your own, or leave it out")
     pairs = dict(_pair(text) for text in properties or ())
     limit = engine_options(max_message_size=max_message_size).max_message_size
     payload = _payload(text, limit, is_empty=empty)
+    broker = options.broker_meant(ctx, broker)
     if broker is not None:
         from oms_journal.cli.broker import units  # takes as long as the engine, and few send so
 
@@ -107,9 +115,11 @@ def list_messages(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="At most N messages, 0 for all.  [default: 20, with --json all]"),
+        typer.Option(min=0, metavar="N", help="Show at most N messages; 0 shows all.  [default: 20, with --json all]"),
     ] = None,
-    held: Annotated[bool, typer.Option("--held", help="Only what is held back: it may have been delivered.")] = False,
+    held: Annotated[
+        bool, typer.Option("--held", help="Show only what is held back, because it may have been delivered.")
+    ] = False,
     spool: options.Spool = options.SPOOL_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -158,12 +168,12 @@ def _list_queues(spool: Path, *, held: bool, as_json: bool) -> None:
         output.print_line("No messages are held back." if held else "No undelivered messages.")
 
 
-def fullest(queues: dict[str, QueueStats]) -> list[tuple[str, QueueStats]]:
+def fullest(queues: "dict[str, QueueStats]") -> "list[tuple[str, QueueStats]]":
     """Return the queues, the one with the most messages first."""
     return sorted(queues.items(), key=lambda item: (-item[1].undelivered, item[0]))
 
 
-def print_queues(queues: list[tuple[str, QueueStats]]) -> None:
+def print_queues(queues: "list[tuple[str, QueueStats]]") -> None:
     """Print the queues as a table; how many messages are held back only where some are."""
     has_held = any(queue.held for _, queue in queues)
     columns = (
@@ -216,7 +226,7 @@ def _held_text(queue: str, count: int) -> str:
     )
 
 
-def _row(message: Message) -> tuple[str, str, str, str]:
+def _row(message: "Message") -> tuple[str, str, str, str]:
     return (
         str(message.number),
         to_the_second(message.added_at),
@@ -233,7 +243,8 @@ def show(
 ) -> None:
     """Show one undelivered message: place, properties, payload.
 
-    Works on a running database.
+    oms shows at most 4,096 bytes of the payload; --raw prints all of it. It changes nothing, and works on a running
+    database.
     """
     message = looked_up(spool, number)
     if raw:
@@ -247,7 +258,7 @@ def show(
         _show(message, is_held=is_held)
 
 
-def _show(message: Message, *, is_held: bool) -> None:
+def _show(message: "Message", *, is_held: bool) -> None:
     age = (datetime.now(UTC) - message.added_at).total_seconds()
     facts = {
         "message": str(message.number),
@@ -267,7 +278,7 @@ def _show(message: Message, *, is_held: bool) -> None:
     output.print_payload(message.payload, SHOWN_BYTES_MAX)
 
 
-def message_document(message: Message, *, payload: bool = False) -> dict[str, Any]:
+def message_document(message: "Message", *, payload: bool = False) -> dict[str, Any]:
     """Return the message as JSON has it: the payload, if wanted, as base64."""
     document: dict[str, Any] = {
         "number": message.number,

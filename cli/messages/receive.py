@@ -1,4 +1,4 @@
-"""`oms receive`: take messages in order, print, then DELIVER.
+"""`oms receive`: takes messages in order, prints each, then marks it as delivered.
 
 A message is delivered when its bytes have left this process. Whatever ends the command before that
 (a closed pipe, Ctrl-C, the power) leaves it undelivered, to be printed again.
@@ -31,19 +31,32 @@ Print = Callable[[Message], None]
 
 
 def receive(  # noqa: PLR0913
+    ctx: typer.Context,
     queue: options.Queue,
     count: Annotated[
         int | None,
-        typer.Option("--count", "-n", min=1, metavar="N", help="At most N messages.  [default: 1, waiting: no end]"),
+        typer.Option(
+            "--count",
+            "-n",
+            min=1,
+            metavar="N",
+            help="Receive at most N messages.  [default: 1; no limit with --follow or --timeout]",
+        ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more when the queue is empty.")] = False,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Wait, but stop after so long without a message."),
+        typer.Option(min=0, metavar="SECONDS", help="Wait for messages, and end after so many seconds without one."),
     ] = None,
-    peek: Annotated[bool, typer.Option("--peek", help="Print only: nothing is delivered, no lock is needed.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Exact bytes: no line end behind a payload.")] = False,
-    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages delivered in one commit.")] = 1,
+    peek: Annotated[
+        bool, typer.Option("--peek", help="Only print: oms marks nothing as delivered, and needs no lock.")
+    ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print the exact bytes, without a line end after each payload.")
+    ] = False,
+    batch: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Mark so many messages as delivered in one commit.")
+    ] = 1,
     spool: options.Spool = options.SPOOL_DEFAULT,
     wait: options.Wait = 0.0,
     broker: options.BrokerUrl = None,
@@ -52,11 +65,14 @@ def receive(  # noqa: PLR0913
     """Take messages in order: print each, then mark it delivered.
 
     oms prints each payload and a line end. On a terminal it shows control characters escaped. With --json it prints one
-    object a line, with the payload as base64. It exits 1 when there was nothing to receive. With --broker it receives
-    whole units of work, as OMS_USER with OMS_PASSWORD, and commits each after it has printed it.
+    object a line, with the payload as base64. It exits 1 when there was nothing to receive.
+
+    With --broker it receives whole units of work from a broker. It logs on as OMS_USER with OMS_PASSWORD, and commits
+    each unit after it has printed it. OMS_BROKER says the address too, unless you give --spool.
     """
     waits = follow or timeout is not None
     wanted = count if count is not None or waits else 1
+    broker = options.broker_meant(ctx, broker)
     if broker is not None:
         from oms_journal.cli.broker import units  # takes as long as the engine, and few receive so
 

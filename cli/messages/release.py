@@ -1,4 +1,4 @@
-"""`oms release`: decide about the messages that are held back, by what somebody knows of them, after asking.
+"""`oms release`: releases messages that are held back, or discards them, after asking.
 
 Released is handed out again, discarded is delivered: a consumer has it. What is asked for is found out without the
 lock, then done in commits of their own: who is interrupted gives the command again.
@@ -84,12 +84,15 @@ def release(  # noqa: PLR0913
         typer.Argument(min=1, metavar="[NUMBER]...", help="The messages.", show_default=False),
     ] = None,
     queue: Annotated[
-        str | None, typer.Option("--queue", "-q", metavar="Q", help="Instead: those of this queue.")
+        str | None,
+        typer.Option("--queue", "-q", metavar="Q", help="Decide on those of this queue, instead of numbers."),
     ] = None,
-    older: Annotated[str | None, typer.Option(metavar="AGE", help="Those older than AGE (90s, 30m, 12h, 7d).")] = None,
-    newer: Annotated[str | None, typer.Option(metavar="AGE", help="Those newer than AGE.")] = None,
+    older: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Decide only on those older than AGE (90s, 30m, 12h, 7d).")
+    ] = None,
+    newer: Annotated[str | None, typer.Option(metavar="AGE", help="Decide only on those newer than AGE.")] = None,
     subscriber: Subscriber = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that are held back.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Decide on all that are held back.")] = False,
     known: ExceptInStore = None,
     by: By = None,
     discard: Annotated[bool, typer.Option("--discard", help="Discard them: a consumer has them.")] = False,

@@ -1,4 +1,4 @@
-"""`oms delete`, `oms drop`: remove what pins data files, after asking."""
+"""`oms delete`, `oms drop`: deletes messages and drops keys, after asking."""
 
 import sys
 from datetime import UTC, datetime, timedelta
@@ -22,10 +22,12 @@ def delete(  # noqa: PLR0913
         typer.Argument(min=1, metavar="[NUMBER]...", help="The messages.", show_default=False),
     ] = None,
     queue: Annotated[
-        str | None, typer.Option("--queue", "-q", metavar="Q", help="Instead: all messages of this queue.")
+        str | None,
+        typer.Option("--queue", "-q", metavar="Q", help="Delete all messages of this queue, instead of numbers."),
     ] = None,
     older: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Of those, the ones older than AGE (90s, 30m, 12h, 7d).")
+        str | None,
+        typer.Option(metavar="AGE", help="With --queue: delete only those older than AGE (90s, 30m, 12h, 7d)."),
     ] = None,
     yes: options.Yes = False,
     spool: options.Spool = options.SPOOL_DEFAULT,
@@ -34,7 +36,8 @@ def delete(  # noqa: PLR0913
 ) -> None:
     """Delete undelivered messages, by number or queue, after asking.
 
-    If a NUMBER is not undelivered, oms deletes the others and exits 1.
+    Give the numbers of messages, or --queue. oms asks first, unless you give --yes. If a NUMBER is not undelivered,
+    oms deletes the others and exits 1.
     """
     if older is not None and queue is None:
         raise Usage("--older goes with --queue")
@@ -103,7 +106,10 @@ def drop(
     wait: options.Wait = 0.0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Drop a key and its value, after asking. Exits 1 when there is no such key."""
+    """Drop a key and its value, after asking.
+
+    oms asks with the size of the value, unless you give --yes. It exits 1 when there is no such key.
+    """
     with view(spool) as looking:
         value = looking.get(key)
     if value is not None:

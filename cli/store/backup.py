@@ -1,4 +1,4 @@
-"""`oms backup`: a second copy of a database, made beside its work, kept up to date, and looked at as it lies."""
+"""`oms backup`: makes a second copy of a running database, keeps it up to date, and verifies it."""
 
 import errno
 import sys
@@ -32,17 +32,19 @@ def backup(  # noqa: PLR0913
     directory: Annotated[Path, typer.Argument(metavar="DEST", help="The backup's own directory.", show_default=False)],
     spool: options.Spool = options.SPOOL_DEFAULT,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on, and ship what comes, until told to stop.")
+        bool, typer.Option("--follow", "-f", help="Go on copying what comes, until you stop it.")
     ] = False,
     interval: Annotated[
-        float, typer.Option(min=0.01, metavar="SECONDS", help="With --follow: how often to look.")
+        float, typer.Option(min=0.01, metavar="SECONDS", help="With --follow: look for new commits so often.")
     ] = INTERVAL_SECONDS,
-    copy: Annotated[bool, typer.Option("--copy", help="Copy every file, also where it could be linked.")] = False,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy every file. Without it oms links files on the same file system.")
+    ] = False,
     reread: Annotated[
-        bool, typer.Option("--reread", help="Read what DEST has already, and bring anew what is not as it was.")
+        bool, typer.Option("--reread", help="Read all that DEST has already, and copy anew what has rotted.")
     ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Make none: say whether the backup in DEST is whole.")
+        bool, typer.Option("--verify", help="Make no backup: read the one in DEST, and say whether it is whole.")
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:

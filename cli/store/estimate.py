@@ -33,6 +33,7 @@ from oms_journal.cli.output import age_text, counted, size_text
 from oms_journal.cli.stores import engine_options
 from oms_journal.database.options import Options, parse_size
 from oms_journal.journal.errors import JournalError
+from oms_journal.journal.format.headers import FRAMES_AT
 from oms_journal.journal.reserve import NO_SPACE, reserve_size
 
 SAMPLE_MAX = 1 << 11  # units of work and statuses
@@ -264,7 +265,8 @@ class _Sample:
         """Yield the store, and what returns afterwards by how much its data files have grown for each of so many."""
 
         def size() -> int:
-            return sum(path.stat().st_size for path in self._directory.glob("*.data"))
+            # Without what stands before the first frame: in a large file that is nothing.
+            return sum(max(0, path.stat().st_size - FRAMES_AT) for path in self._directory.glob("*.data"))
 
         before = size()
         with self._opened() as store:
@@ -322,13 +324,23 @@ def _commit(store: JournalStore, commits: Iterator[Changes]) -> list[int]:
 
 # The command.
 
-Uows = Annotated[int, typer.Option("--uows", min=0, metavar="N", help="Units of work waiting at a time.")]
-Messages = Annotated[int, typer.Option("--messages", min=1, max=1_000_000, metavar="N", help="Messages in each.")]
-Size = Annotated[str, typer.Option("--size", metavar="SIZE", help="Of a message, on average (B, K, M, G).")]
-Statuses = Annotated[
-    int, typer.Option("--statuses", min=0, metavar="N", help="Persistent statuses of complete ones at a time.")
+Uows = Annotated[int, typer.Option("--uows", min=0, metavar="N", help="So many units of work wait at a time.")]
+Messages = Annotated[
+    int, typer.Option("--messages", min=1, max=1_000_000, metavar="N", help="Each unit of work has so many messages.")
 ]
-Rate = Annotated[float, typer.Option("--rate", min=0, metavar="N", help="Units of work that come and go, a second.")]
+Size = Annotated[str, typer.Option("--size", metavar="SIZE", help="A message has this size on average (B, K, M, G).")]
+Statuses = Annotated[
+    int,
+    typer.Option(
+        "--statuses",
+        min=0,
+        metavar="N",
+        help="The store keeps the persistent status of so many complete units of work.",
+    ),
+]
+Rate = Annotated[
+    float, typer.Option("--rate", min=0, metavar="N", help="So many units of work come and go in a second.")
+]
 
 
 def estimate(  # noqa: PLR0913
@@ -343,8 +355,7 @@ def estimate(  # noqa: PLR0913
     """Say how much disk and memory a load of units of work takes.
 
     \b
-    The example of the manual of another store, 100,000 units of work of 40
-    messages of 59 bytes and 500,000 statuses, is
+    For 100,000 units of work of 40 messages of 59 bytes, and 500,000 statuses:
       oms estimate --uows 100000 --messages 40 --size 59 --statuses 500000
     """
     try:

@@ -1,10 +1,11 @@
-"""`oms stats`, `oms explain`, `oms verify`: what is there, why it is still there, and is it whole.
+"""`oms stats`, `oms explain`, `oms verify`: shows figures, says what keeps each file, and checks every byte.
 
 All three only read, need no lock, and work on a running database.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from itertools import takewhile
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,17 +15,21 @@ from oms_journal.cli.messages.messages import fullest, print_queues
 from oms_journal.cli.output import age_text, counted, printable, size_text
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.stores import require, view
-from oms_journal.database.backup.verification import verify_backup
-from oms_journal.database.stats import FileExplanation, Pin, Stats
 from oms_journal.recovery.report import FileReport, Unreadable
-from oms_journal.recovery.validation import validate_directory
+
+if TYPE_CHECKING:  # the engine, which the help needs nothing of
+    from oms_journal.database.stats import FileExplanation, Pin, Stats
 
 QUEUES_SHOWN = 10
 UNREADABLE_SHOWN = 10
 
 
 def stats(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson = False) -> None:
-    """Show files, bytes, queues, and what pins the oldest file."""
+    """Show files, bytes, queues, and what pins the oldest file.
+
+    A pin is the oldest message or key that is still needed: it keeps its data file and all later ones. oms shows the
+    ten fullest queues; `oms list` shows all. It changes nothing, and works on a running database.
+    """
     with view(spool) as looking:
         found = looking.stats()
         owner = looking.owner
@@ -36,7 +41,7 @@ def stats(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson 
     _print_stats(found, holder)
 
 
-def _print_stats(found: Stats, holder: str) -> None:
+def _print_stats(found: "Stats", holder: str) -> None:
     share = f" ({found.live_bytes / found.bytes:.1%})" if found.bytes else ""
     facts = {
         "spool": f"{found.directory}  ({holder})",
@@ -59,14 +64,18 @@ def _print_stats(found: Stats, holder: str) -> None:
         output.print_line(f"… and {len(found.queues) - QUEUES_SHOWN:,} more queues; `oms list` shows all")
 
 
-def _pin_text(pin: Pin) -> str:
+def _pin_text(pin: "Pin") -> str:
     if pin.kind == "key":
         return f"key {pin.key}, in file {pin.sequence}" if pin.key else f"a key of the engine, in file {pin.sequence}"
     return f"message {pin.number} of queue {pin.queue}, {age_text(pin.age)} old, in file {pin.sequence}"
 
 
 def explain(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson = False) -> None:
-    """Say why each data file is still there, and what could go."""
+    """Say why each data file is still there, and what could go.
+
+    For each file you see what keeps it, how many later files it keeps, and how much `oms cleanup --compact` would free
+    of it. oms changes nothing, and works on a running database.
+    """
     with view(spool) as looking:
         files = looking.explain()
     if as_json:
@@ -80,7 +89,7 @@ def explain(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJso
         output.print_line(sentence)
 
 
-def _print_explanations(files: Iterable[FileExplanation]) -> None:
+def _print_explanations(files: "Iterable[FileExplanation]") -> None:
     columns = (
         output.number_column("file"),
         output.number_column("size"),
@@ -100,39 +109,54 @@ def _print_explanations(files: Iterable[FileExplanation]) -> None:
                 f"{file.live_bytes / file.bytes:.0%}" if file.bytes else "",
                 f"{file.live_messages:,}",
                 f"{file.live_keys:,}",
-                _kept_by(file),
+                _kept_by(file, older),
                 f"{file.pins_files:,}" if file.pins_files else "",
                 size_text(file.freed_by_compact) if file.freed_by_compact else "",
             )
-            for file in files
+            for file, older in _with_older(files)
         ),
     )
 
 
-def _kept_by(file: FileExplanation) -> str:
+def _with_older(files: "Iterable[FileExplanation]") -> "Iterable[tuple[FileExplanation, FileExplanation | None]]":
+    """Yield each file with the nearest older one that is needed: it keeps the file, whatever the file holds."""
+    older = None
+    for file in files:
+        yield file, older
+        older = file if file.needed else older
+
+
+def _kept_by(file: "FileExplanation", older: "FileExplanation | None") -> str:
     if file.active:
         return "active"
     if file.pinned_by is None:
-        return "an older file" if file.needed else "nothing: can go"
+        return f"file {older.sequence}, an older one" if older is not None else "nothing: can go"
     pin = file.pinned_by
     if pin.kind == "key":
         return f"key {pin.key}" if pin.key else "a key of the engine"
     return f"{pin.queue} #{pin.number}, {age_text(pin.age)}"
 
 
-def _conclusions(files: list[FileExplanation]) -> Iterable[str]:
+def _conclusions(files: "list[FileExplanation]") -> Iterable[str]:
     """Yield what follows from the table, in words."""
+    dead = list(takewhile(lambda file: not file.needed and not file.active, files))
+    if dead:
+        yield f"`oms cleanup` would free {size_text(sum(file.bytes for file in dead))}."
+    freed = sum(file.freed_by_compact for file in files)
+    compacts = any(file.freed_by_compact for file in files[len(dead) :])
     first = next((file for file in files if file.pinned_by is not None), None)
     if first is not None and first.pinned_by is not None and first.pins_files:
         later = counted(first.pins_files, "later file")
         yield f"File {first.sequence} keeps {later}: {_pin_text(first.pinned_by)}."
-    if freed := sum(file.freed_by_compact for file in files):
+        if not compacts:
+            yield f"No clean-up frees them before what file {first.sequence} holds is delivered, deleted or dropped."
+    if compacts:
         yield f"`oms cleanup --compact` would free {size_text(freed)}."
 
 
 def verify(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Hash the files only: do not look at each message's own checksum.")
+        bool, typer.Option("--quick", help="Check the files' checksums only, not those of each message.")
     ] = False,
     spool: options.Spool = options.SPOOL_DEFAULT,
     as_json: options.AsJson = False,
@@ -144,6 +168,9 @@ def verify(
     or a value.
     """
     require(spool)
+    from oms_journal.database.backup.verification import verify_backup
+    from oms_journal.recovery.validation import validate_directory
+
     with ProgressBar() as progress:
         files = verify_backup(spool, progress=progress, payloads=not quick)
         is_backup = files is not None

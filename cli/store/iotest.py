@@ -1,4 +1,4 @@
-"""`oms io-test DIR`: how fast this directory's device makes bytes durable, and whether it does at all.
+"""`oms io-test DIR`: measures how fast the directory's device makes bytes durable, and whether it seems to sync.
 
 The report of `oms io-test` for people.
 """
@@ -166,6 +166,7 @@ def _print_verdict(report: Report) -> None:
     facts = sync.facts
     seen = f": it saw {facts.flushes:,} flushes for {facts.syncs:,} syncs" if facts and facts.flushes else ""
     print_line(f"Syncs seem to reach the device{seen}.")
+    print_line(report.alignment.text)
     for hint in sync.hints:
         print_line(f"note: {hint}")
 
@@ -198,12 +199,12 @@ _ADVICE = {
 
 
 def io_test(  # noqa: PLR0913
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory to measure in.", show_default=False)],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Measure in this directory.", show_default=False)],
     seconds: Annotated[
-        float, typer.Option("--seconds", min=SECONDS_MIN, max=SECONDS_MAX, help="How long, about, in total.")
+        float, typer.Option("--seconds", min=SECONDS_MIN, max=SECONDS_MAX, help="Measure for about so long in all.")
     ] = 10.0,
     bytes_max: Annotated[
-        str, typer.Option("--bytes", metavar="SIZE", help="How much space at most (B, K, M, G).")
+        str, typer.Option("--bytes", metavar="SIZE", help="Take at most so much space (B, K, M, G).")
     ] = "256M",
     max_data_file_size: options.MaxDataFileSize = None,
     no_journal: Annotated[
@@ -213,8 +214,8 @@ def io_test(  # noqa: PLR0913
 ) -> None:
     """Measure how fast this directory's device makes bytes durable.
 
-    It says whether the journal's own method is as fast as any there. It exits 1 when the device or file system seems
-    not to sync at all.
+    It says whether the journal's own method is as fast as any there. It names the device's physical block, and what the
+    option group_alignment is for there. It exits 1 when the device or file system seems not to sync at all.
     """
     bounds = _bounds(seconds, bytes_max, max_data_file_size)
     journal = None if no_journal else _journal(bounds.data_file_size)

@@ -1,4 +1,4 @@
-"""`oms recover` and `oms cleanup`: what happens at every start, as tools."""
+"""`oms recover` and `oms cleanup`: repairs and cleans up a directory, as every start does, and reports it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -46,7 +46,8 @@ def recover(  # noqa: PLR0913
     ] = Policy.SALVAGE,
     dry_run: options.DryRun = False,
     validation: Annotated[
-        Validation, typer.Option(help="full reads every byte, footers trusts those of sealed files.")
+        Validation,
+        typer.Option(help="full reads every byte; footers reads only the footers of sealed files, and trusts them."),
     ] = Validation.FULL,
     unreadable_as_damaged: Annotated[
         bool, typer.Option("--unreadable-as-damaged", help="Give up what the device cannot read.")

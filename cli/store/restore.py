@@ -1,4 +1,4 @@
-"""`oms restore`: a database from a backup, in a directory of its own, with all held that may have been delivered."""
+"""`oms restore`: makes a database from a backup, and holds all messages that may have been delivered since."""
 
 import shlex
 from collections.abc import Iterator
@@ -22,7 +22,9 @@ from oms_journal.journal import names
 
 
 def restore(
-    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The directory of the backup.", show_default=False)],
+    backup: Annotated[
+        Path, typer.Argument(metavar="BACKUP", help="Restore the backup in this directory.", show_default=False)
+    ],
     unreadable_as_damaged: Annotated[
         bool, typer.Option("--unreadable-as-damaged", help="Give up what the backup's device cannot read.")
     ] = False,
@@ -30,7 +32,7 @@ def restore(
         bool | None,
         typer.Option(
             "--hold/--no-hold",
-            help="Hold all that is undelivered, or hold nothing: you know whether the original delivered any of it.",
+            help="Hold all that is undelivered, or nothing.  [default: hold, unless the original is untouched]",
             show_default=False,
         ),
     ] = None,

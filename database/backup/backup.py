@@ -5,8 +5,8 @@
     3  put the manifest in its place: from now on the backup is this one
     4  remove what it does not need any more
 
-Killed at any moment the backup is the one before or the new one. What was acknowledged before the call is in it:
-where the last group is not vouched for yet, the next frame is waited for, which an idle writer adds within a second.
+If it is killed, the backup is the one before or the new one. What was acknowledged before the call is in it. If the
+last group is not vouched for yet, it waits for the next frame, which an idle writer adds within a second.
 """
 
 import socket

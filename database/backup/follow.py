@@ -1,9 +1,9 @@
-"""A backup that keeps up with its database: what is vouched for is shipped within about an interval.
+"""A backup that follows its database: it copies each vouched-for commit within about an interval.
 
-A lost machine then costs what came in the last interval, and the last group of commits. The database may be closed,
-started again, taken over, cleaned up meanwhile; where that was faster than the shipping, all is copied anew, and it
-says so.
-What cannot be read or written for a while is tried again; what will not get better by itself ends it.
+If the machine is lost, so is what came in the last interval, and the last group of commits. The database may be
+closed, started again, taken over and cleaned up meanwhile. If that was faster than the copying, the follower copies
+everything anew, and says so. It tries again what cannot be read or written for a while. It ends with an error that
+will not go away by itself.
 
 Of the file that is being written only what is new is read, and put behind the copy. What is shipped was vouched for,
 frame by frame, and is read back. All else, a roll, a clean-up, a repair, another start, is for `Backup.run`:
@@ -22,7 +22,7 @@ from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.errors import DiskError, JournalError, NothingToBackUp
 from oms_journal.journal.format.footer import begins_footer
 from oms_journal.journal.format.frames import FRAME_SIZE, FrameHeader, joined_checksums
-from oms_journal.journal.format.headers import Ending, FileHeader, align
+from oms_journal.journal.format.headers import FRAMES_AT, Ending, FileHeader
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile
@@ -203,8 +203,8 @@ class TailReader:
             data = file.read(known.tail.end, 0)
         finally:
             file.close()
-        tail = cls(header, replace(known.tail, end=header.start()))
-        frames = good_frames(data, 0, header, header.start())
+        tail = cls(header, replace(known.tail, end=FRAMES_AT))
+        frames = good_frames(data, 0, header, FRAMES_AT)
         tail.chain.update(joined_checksums(frames))
         tail.content.update(data)
         tail.ending = known.tail
@@ -244,12 +244,11 @@ class TailReader:
     def _goes_on(self, data: bytes, frames: list[FrameHeader]) -> bool:
         """Say whether what was read ends in the middle of a frame."""
         start = self.ending.end
-        at = align(frames[-1].end if frames else start, self.header.alignment) - start
+        at = frames[-1].end - start if frames else 0
         return at + FRAME_SIZE > len(data) or any(data[at : at + FRAME_SIZE])
 
     def _footer_follows(self, data: bytes, behind: int) -> bool:
-        at = align(behind, self.header.alignment) - self.ending.end
-        return begins_footer(data, at)
+        return begins_footer(data, behind - self.ending.end)
 
     def _ending_with(self, frames: list[FrameHeader]) -> Ending:
         if not frames:
@@ -276,7 +275,7 @@ def oldest_behind(disk: Disk, directory: Path, tail: Ending) -> int | None:
             if not isinstance(header, FileHeader):
                 continue
             is_its = (sequence, header.identity) == (tail.sequence, tail.identity)
-            found = _first_commit(file.file, header, tail.end if is_its else header.start())
+            found = _first_commit(file.file, header, tail.end if is_its else FRAMES_AT)
         if found is not None:
             return found
     return None

@@ -1,4 +1,4 @@
-"""Make a database from a backup: whole or not at all, and another one than the one that was backed up.
+"""Makes a new database from a backup, as a whole or not at all, with an identity of its own.
 
     1  note in the new directory that a restore is under way: nobody opens it until the note is gone
     2  copy what the manifest names, up to where it says, and read it back
@@ -7,7 +7,7 @@
        in it what is held, and the producers' identifiers as old as they were when the backup was taken
     5  remove the note
 
-Killed in between, the same call begins anew. The backup is only read.
+If it is killed in between, the same call begins anew. It only reads the backup.
 """
 
 import contextlib
@@ -211,6 +211,7 @@ def _copy_all(disk: Disk, source: Path, target: Path, found: Manifest, options: 
         try:
             entries = _check_empty(disk, target)
             manifest.write(disk, target, found, names.RESTORE)
+            ownership.forget_witness()
             _clear(disk, target, entries)
             changed = []
             for number, file in enumerate(found.files, start=1):
@@ -279,11 +280,13 @@ def _begin(disk: Disk, target: Path, started: StartResult, options: RestoreOptio
     writing = Journal(disk, target, started.opening, settings)
     try:
         for one in (draft, CommitBuilder().draft()):  # an empty commit vouches for the one before it
-            formed = writing.form([one])
-            if formed.group is None:
-                raise formed.refused[0][1]
-            writing.write(formed.group)
-        writing.close(seal=True)
+            group = writing.form([one])
+            if group.refused:
+                raise group.refused[0][1]
+            writing.write(group)
+        closed = writing.close(seal=True)
+        assert closed is not None
+        started.ownership.witness_end(closed)
     except OSError as failure:
         raise DiskError(target, failure, "write in") from failure
 

@@ -16,7 +16,7 @@ from oms_journal.journal.errors import DiskError, FormatError, JournalError, New
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import ranges
 from oms_journal.journal.format.frames import GAP, joined_checksums
-from oms_journal.journal.format.headers import Ending, FileHeader, xxh3
+from oms_journal.journal.format.headers import FRAMES_AT, Ending, FileHeader, xxh3
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.lock import Holder, read_holder
 from oms_journal.journal.reading.datafile import DataFile, Footer
@@ -69,7 +69,7 @@ class Snapshot:
     @property
     def damage(self) -> dict[str, str]:
         """What is wrong, by the name of the file."""
-        lost = dict.fromkeys(self.lost, "the file is missing, and a neighbour names it")
+        lost = dict.fromkeys(self.lost, "the file is missing, and another one names it")
         return {**lost, **{file.name: file.damage for file in self.files if file.damage}}
 
 
@@ -132,7 +132,7 @@ class SnapshotReader:
             with DataFile(self.disk, wanted.task.path) as file:
                 if entry is not None and file.size() >= entry.size and file.checksum(entry.size) == entry.checksum:
                     return True
-                frames = good_frames(file.bytes(tail.end), 0, header, header.start())
+                frames = good_frames(file.bytes(tail.end), 0, header, FRAMES_AT)
         except OSError as failure:
             raise DiskError(wanted.task.path, failure, "read") from failure
         if frames and (frames[-1].end, xxh3(joined_checksums(frames))) == (tail.end, tail.chain):

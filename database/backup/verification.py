@@ -1,6 +1,6 @@
-"""A backup as it lies: every file is there, has the bytes that were backed up, and is what validation calls clean.
+"""Verifies a backup: every file is there, has the bytes that were backed up, and is clean.
 
-And where its manifest is damaged: what its data files say of themselves.
+If the manifest is damaged, it says what the data files tell of themselves.
 """
 
 from collections.abc import Iterable, Iterator
@@ -156,8 +156,13 @@ def _told(disk: Disk, path: Path, sequence: int, key: bytes) -> _Told:
                 contents, end = footer.contents(), size
                 is_whole = file.checksum(footer.summary.start) == footer.summary.file_checksum
             else:
-                start = header.start()
-                span = Span(path=path, identity=header.identity, start=start, limit=size, alignment=header.alignment)
+                span = Span(
+                    sequence=sequence,
+                    identity=header.identity,
+                    limit=size,
+                    alignment=header.alignment,
+                    header=header,
+                )
                 walked = walk(file.bytes(), span)
                 contents, end = walked.builder.build(walked.end), walked.end
                 is_whole = footer is None and not walked.bad_ranges and not walked.bad_payloads

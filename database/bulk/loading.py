@@ -14,7 +14,7 @@ from oms_journal.database.encode import Encoder
 from oms_journal.database.ledger import IndexChanges, LoadedRun
 from oms_journal.index.duplicates import KEY_PREFIX, KnownIdentifier, Scope, carried
 from oms_journal.journal.format.records import MOVED, Added, encode_properties
-from oms_journal.journal.reading.message import Message
+from oms_journal.journal.reading.message import Message, record_key, term_columns
 from oms_journal.journal.writing.draft import CommitBuilder
 
 PLACEHOLDER_QUEUE = "numbers"  # of a message that only says how far the numbers were, and is deleted at once
@@ -37,8 +37,9 @@ def load(database: MessageDatabase, messages: Sequence[Message], values: Mapping
     for key, value in values.items():
         composer.put(encode.key(key), encode.value(value))
     draft = composer.draft()
-    draft.has_add = bool(messages)  # refused where the disk is full, as any other
-    draft.numbers_end = numbers[-1] + 1 if numbers else 0
+    draft.shape.has_add = bool(messages)  # refused where the disk is full, as any other
+    draft.shape.numbers_end = numbers[-1] + 1 if numbers else 0
+    draft.shape.is_rare = True
     draft.effect = IndexChanges(puts=[key.encode() for key in values], loaded=loaded)
     database.write(draft)
 
@@ -72,11 +73,13 @@ def number_behind(database: MessageDatabase, number: int) -> None:
 
 def _added(composer: CommitBuilder, encode: Encoder, messages: Sequence[Message]) -> Iterable[LoadedRun]:
     """Put the messages into the composer; yield what the index takes in of them."""
-    for (queue, producer), group in groupby(messages, key=lambda message: (message.queue, message.producer_id)):
+    for _, group in groupby(messages, key=record_key):
         part = list(group)
+        queue, producer = part[0].queue, part[0].producer_id
         template = encode.queue(queue)
         properties = [encode_properties(message.properties) for message in part]
-        payloads = [encode.payload(message.payload, len(p)) for message, p in zip(part, properties, strict=True)]
+        payloads = [encode.payload(message.payload, p) for message, p in zip(part, properties, strict=True)]
+        terms = term_columns(part)
         composer.add(
             Added(
                 queue=template.name,
@@ -86,7 +89,8 @@ def _added(composer: CommitBuilder, encode: Encoder, messages: Sequence[Message]
                 flags=MOVED,
                 numbers=[message.number for message in part],
                 first_times=[message.added_us for message in part],
+                terms=terms,
             )
         )
         sizes = [len(payload) + len(p) for payload, p in zip(payloads, properties, strict=True)]
-        yield LoadedRun(template, np.array([message.number for message in part], np.uint64), sizes)
+        yield LoadedRun(template, np.array([message.number for message in part], np.uint64), sizes, terms)

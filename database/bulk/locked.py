@@ -32,9 +32,9 @@ class LockedView:
         self.directory = directory
         self._disk = disk
         self._ownership = ownership
-        self._files = Files(disk, directory)
         headers = [one.header for one in examined if one.header is not None]
         index, kept = replay(disk, examined, WindowBounds())
+        self._files = Files(disk, directory, identities(kept))
         load_duplicates(disk, directory, index, identities(kept))  # what is damaged of it is left out
         self._ledger = Ledger(index)
         self.identity = headers[-1].database.hex() if headers else ""
@@ -81,6 +81,7 @@ class LockedView:
         """Remove the data files, the newest first, so that the first one goes last: the directory is then empty."""
         names = [name for entry in self._disk.list(self.directory) if isinstance(name := parse(entry), DataFileName)]
         self._files.close()
+        self._ownership.forget_witness()
         for name in sorted(names, key=lambda name: name.sequence, reverse=True):
             self._disk.unlink(self.directory / str(name))
             self._disk.sync_directory(self.directory)

@@ -17,7 +17,7 @@ from oms_journal.database.queries import DatabaseState, get
 from oms_journal.index.table import Ints
 from oms_journal.journal.disk import DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged
-from oms_journal.journal.format.contents import Contents
+from oms_journal.journal.format.contents import DAMAGED, Contents
 from oms_journal.journal.format.frames import FRAME_META_AT, FRAME_SIZE
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.names import DataFileName
@@ -112,7 +112,8 @@ def _of_file(state: DatabaseState, sequence: int, keys: Sequence[bytes], offsets
             footer = file.footer(identity=None)
             if isinstance(footer, Footer):
                 columns: Columns = footer.columns()
-                return _of_columns(file.file, columns, lambda: footer.contents().names, (keys, offsets))
+                found = _of_columns(file.file, columns, lambda: footer.contents().names, (keys, offsets))
+                return found if not found.damaged else _with_short_ones(found, footer.contents(), keys, offsets)
             contents = _walked(file)
             return _of_columns(file.file, contents.columns, lambda: contents.names, (keys, offsets))
     except FormatError:  # of the header: nothing in the file can be read
@@ -121,18 +122,19 @@ def _of_file(state: DatabaseState, sequence: int, keys: Sequence[bytes], offsets
         raise DiskError(path, failure, "read") from failure
 
 
+def _with_short_ones(found: Values, contents: Contents, keys: Sequence[bytes], offsets: Ints) -> Values:
+    """Return the same with what the footer has as a whole of that which has rotted in its frames."""
+    places = dict(zip(keys, offsets.tolist(), strict=True))
+    short = {key: value for key in found.damaged if (value := contents.short_value(key, places[key])) is not None}
+    damaged = [key for key in found.damaged if key not in short]
+    return Values([*found.keys, *short], [*found.values, *short.values()], damaged)
+
+
 def _walked(file: DataFile) -> Contents:
     """Return what a file without a footer holds now, the group being written perhaps among it."""
     header = require_header(file)
     data = file.bytes()
-    span = Span(
-        path=file.path,
-        identity=header.identity,
-        start=header.start(),
-        limit=len(data),
-        alignment=header.alignment,
-        owner=header.owner,
-    )
+    span = Span(sequence=header.sequence, identity=header.identity, limit=len(data), header=header)
     found = walk(data, span)
     return found.builder.build(found.end)
 
@@ -141,6 +143,8 @@ def _of_columns(
     file: DiskFile, columns: Columns, names: Callable[[], Sequence[bytes]], wanted: tuple[Sequence[bytes], Ints]
 ) -> Values:
     keys, rows = _rows(columns, names, *wanted)
+    if len(columns["flags"]):
+        rows = np.where(columns["flags"][rows] & DAMAGED, -1, rows)  # its frame may be gone
     lost = [key for key, row in zip(keys, rows.tolist(), strict=True) if row < 0] if (rows < 0).any() else []
     if lost:
         keys, rows = [key for key, row in zip(keys, rows.tolist(), strict=True) if row >= 0], rows[rows >= 0]

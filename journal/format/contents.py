@@ -5,8 +5,8 @@ order of the journal. Names are kept once and referred to by their place in `nam
 
     column      of            meaning
     kind        all           1 ADD, 2 DELIVER, 3 DELETE, 4 PUT, 5 DROP
-    flags       all           as in the record: PROPERTIES, PRODUCER, MOVED, WHOLE COMMIT; and 16 DAMAGED: the
-                              message's or value's bytes were found not to match when the file was rebuilt
+    flags       all           as in the record; and 256 DAMAGED: when the file was rebuilt, the message's or value's
+                              bytes were found not to match, or the whole frame was gone: then this row is all there is
     name        all           place of the queue or key in `names`, from 0
     number      messages      the message, or the first of a set; else 0
     count       messages      1, or how many numbers the set holds; else 0
@@ -17,7 +17,12 @@ order of the journal. Names are kept once and referred to by their place in `nam
     commit      all           number of the commit
     time        all           of the commit, microseconds since 1970-01-01 UTC, signed
     first_time  MOVED ADD     of the message's first ADD, as `time`; else 0
-    hash        ADD, PUT      XXH3 of the payload (without properties) or value; else 0
+    hash        ADD, PUT      XXH3 of the payload (without properties) or value; else 0. 0 too for a message with
+                              properties whose bytes were found not to match when the file was rebuilt
+    due         ADD           with DUE: not handed out before this time, as `time`; else 0
+    expiry      ADD           with EXPIRY: not handed out from this time on, likewise; else 0
+    attempts    ADD           with ATTEMPTS: how often it had been handed out; else 0
+    group       ADD           0, or 1 + place of the group's name in `groups`
 
 The rows of a data file's contents, made in bulk from the heads of its frames.
 
@@ -29,7 +34,7 @@ here for each row that numpy can do for all of them.
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +43,7 @@ import xxhash
 
 from oms_journal.journal.format.frames import (
     FRAME,
+    FRAME_BODY,
     FRAME_CHECKSUM,
     FRAME_COMMIT_AT,
     FRAME_FLAGS,
@@ -46,19 +52,20 @@ from oms_journal.journal.format.frames import (
     FRAME_META_AT,
     FRAME_OPERATIONS_AT,
     FRAME_SIZE,
+    FRAME_SYNCED_AT,
     FRAME_TIME_AT,
     GAP,
     OPERATIONS_MAX,
     number_at,
 )
-from oms_journal.journal.format.headers import Ending, FileHeader
+from oms_journal.journal.format.headers import NUMBERS_END, Ending, FileHeader, xxh3
 from oms_journal.journal.format.heads import PACK_COUNT, Heads
 from oms_journal.journal.format.records import (
     MESSAGE_CHECKSUM_BYTES,
     MESSAGE_SIZE_BYTES,
     MOVED,
-    NUMBERS_END,
     PRODUCER,
+    PROPERTIES,
     RECORD_COUNT_AT,
     RECORD_EXTRA_AT,
     RECORD_FLAGS_AT,
@@ -70,7 +77,9 @@ from oms_journal.journal.format.records import (
     SINGLE,
     SINGLE_CHECKSUM_AT,
     SINGLE_SIZE_AT,
+    TERMS,
     VALUE_HEAD_BYTES,
+    WHOLE_COMMIT,
     BadRecord,
     Record,
     check_gap,
@@ -82,7 +91,7 @@ from oms_journal.journal.operations import NAME_BYTES_MAX, Operation
 
 COLUMNS = {
     "kind": "u1",
-    "flags": "u1",
+    "flags": "u2",
     "name": "u4",
     "number": "u8",
     "count": "u4",
@@ -94,7 +103,12 @@ COLUMNS = {
     "time": "i8",
     "first_time": "i8",
     "hash": "u8",
+    "due": "i8",
+    "expiry": "i8",
+    "attempts": "u4",
+    "group": "u4",
 }
+TERM_COLUMNS = ("due", "expiry", "attempts", "group")  # of few messages: most files have none of them
 _NAME_AT = {  # where the name stands in the head of a frame that holds one record on one thing
     Operation.ADD: FRAME_SIZE + SINGLE.size,
     Operation.DELIVER: FRAME_SIZE + RECORD_PARTS_AT + SET_SIZE.size,
@@ -123,11 +137,14 @@ _FRAME_FIELDS = {
     "meta": FRAME_META_AT,
     "operations": FRAME_OPERATIONS_AT,
     "flags": FRAME_FLAGS_AT,
+    "commit": FRAME_COMMIT_AT,
+    "synced": FRAME_SYNCED_AT,
 }
+_WIDE_FIELDS = ("commit", "synced")
 _FRAME_TYPE = np.dtype(
     {
         "names": list(_FRAME_FIELDS),
-        "formats": ["<u4"] * len(_FRAME_FIELDS),
+        "formats": ["<u8" if name in _WIDE_FIELDS else "<u4" for name in _FRAME_FIELDS],
         "offsets": list(_FRAME_FIELDS.values()),
         "itemsize": FRAME_SIZE,
     }
@@ -147,6 +164,7 @@ class Tables:
 
     names: dict[bytes, int] = field(default_factory=dict)
     producers: dict[bytes, int] = field(default_factory=dict)
+    groups: dict[bytes, int] = field(default_factory=dict)
     sets: list[bytes] = field(default_factory=list)
 
     def name(self, name: bytes) -> int:
@@ -155,9 +173,15 @@ class Tables:
     def producer(self, producer: bytes) -> int:
         return self.producers.setdefault(producer, len(self.producers)) + 1 if producer else 0
 
+    def group(self, group: bytes) -> int:
+        return self.groups.setdefault(group, len(self.groups)) + 1 if group else 0
+
 
 def rows_of(heads: Sequence[bytes], offsets: "array[int] | npt.NDArray[np.int64]", tables: Tables) -> Rows:
-    """Return the columns of all frames' rows, in the order of the frames."""
+    """Return the columns of all frames' rows, in the order of the frames.
+
+    `hash` is the record's checksum: of a message with properties that is not the payload's alone, which no head has.
+    """
     is_done = np.zeros(len(heads), np.bool_)
     parts = list(_bulk_parts(heads, is_done, tables))
     others = _Others(tables)
@@ -167,10 +191,18 @@ def rows_of(heads: Sequence[bytes], offsets: "array[int] | npt.NDArray[np.int64]
         parts.append(others.rows())
     rows = _joined(parts)
     rows["offset"] = np.frombuffer(offsets, np.uint64)[rows["frame"]] if len(heads) else np.empty(0, np.uint64)
-    return rows
+    return _with_terms(rows)
 
 
-def check_rows(heads: Sequence[bytes], rows: Rows) -> None:
+def _with_terms(rows: Rows) -> Rows:
+    """Return the rows with all columns: those of terms are zeros, in no memory, where no message has any."""
+    count = len(rows["frame"])
+    return rows | {
+        name: np.broadcast_to(np.zeros((), COLUMNS[name]), count) for name in TERM_COLUMNS if name not in rows
+    }
+
+
+def check_rows(heads: Sequence[bytes], rows: Rows, alignment: int) -> None:
     """Raise BadRecord where a frame does not hold what its header says, or a number is none of a message.
 
     Its records have been decoded; names and coded sets are looked at by whoever decodes those.
@@ -186,13 +218,63 @@ def check_rows(heads: Sequence[bytes], rows: Rows) -> None:
     has_flags = frames["flags"] != 0
     for place in np.flatnonzero(has_flags).tolist():
         check_gap(int(frames["operations"][place]), list(decode_records(heads[place][FRAME_SIZE:])))
-    is_bad = (lengths + -lengths % 8 != frames["length"]) | (operations != frames["operations"])
+    rest = frames["length"].astype(np.int64) - lengths
+    is_bad = (rest < 0) | (rest >= alignment) | (operations != frames["operations"])
     is_bad |= operations > OPERATIONS_MAX
     is_bad &= ~has_flags
     is_bad |= (frames["flags"] & ~np.uint32(FRAME_FLAGS)) != 0
-    numbers = rows["number"][is_add & (rows["flags"].astype(np.uint8) & MOVED == 0)].astype(np.uint64)
+    numbers = rows["number"][is_add & (rows["flags"].astype(np.uint16) & MOVED == 0)].astype(np.uint64)
+    _check_whole(rows)
     if is_bad.any() or (rows["number"][~is_key] >= np.uint64(NUMBERS_END)).any() or (numbers[1:] <= numbers[:-1]).any():
         raise BadRecord("a frame does not hold what its header says")
+
+
+def _check_order(heads: Sequence[bytes], rows: Rows, offsets: "array[int]", header: FileHeader) -> None:
+    """Raise BadRecord where a frame does not stand where its commit number and its message numbers say.
+
+    Of a file that a repair has put gap frames into this says nothing where they are: a walk does.
+    """
+    frames = np.frombuffer(b"".join([head[:FRAME_SIZE] for head in heads]), _FRAME_TYPE)
+    is_commit = frames["flags"] == 0
+    commits = frames["commit"].astype(np.int64)
+    is_next = ~(is_commit[1:] & is_commit[:-1]) | (np.diff(commits) == 1)
+    is_good = bool(is_next.all()) and not (frames["synced"] > np.frombuffer(offsets, np.uint64)).any()
+    if header.created and len(heads):
+        added = rows["number"][(rows["kind"] == Operation.ADD) & (rows["flags"].astype(np.uint16) & MOVED == 0)]
+        is_good &= not is_commit[0] or int(commits[0]) == header.next_commit
+        is_good &= not len(added) or int(added[0]) >= header.next_message
+    if not is_good:
+        raise BadRecord("a frame does not stand where its numbers say")
+
+
+def _check_whole(rows: Rows) -> None:
+    """Raise BadRecord where only some of a commit's messages speak for the whole of it."""
+    flags = rows["flags"].astype(np.uint16)
+    if not (flags & WHOLE_COMMIT).any():
+        return
+    added = (rows["kind"] == Operation.ADD) & (flags & MOVED == 0)
+    frames, wholes, producers = rows["frame"][added], flags[added] & WHOLE_COMMIT, rows["producer"][added]
+    is_same = (wholes[1:] == wholes[:-1]) & ((wholes[1:] == 0) | (producers[1:] == producers[:-1]))
+    if (~is_same & (frames[1:] == frames[:-1])).any():
+        raise BadRecord("only some messages of a commit are the whole of it")
+
+
+def have_properties(rows: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
+    """Say of each row whether it is a message of a record with properties."""
+    found: npt.NDArray[np.bool_] = (rows["kind"] == Operation.ADD) & (rows["flags"].astype(np.uint16) & PROPERTIES != 0)
+    return found
+
+
+def payload_starts(rows: Rows, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return where the bytes of each row's message or value begin, given where the records of each frame end."""
+    kinds, frames = rows["kind"], rows["frame"].astype(np.int64)
+    sizes = rows["size"].astype(np.int64) + rows["properties"].astype(np.int64)
+    sizes[(kinds != Operation.ADD) & (kinds != Operation.PUT)] = 0  # coded sets stand among the records
+    before = np.cumsum(sizes) - sizes
+    is_first = np.concatenate(([True], frames[1:] != frames[:-1]))[: len(frames)]
+    first = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
+    starts: npt.NDArray[np.int64] = ends[frames] + before - before[first]
+    return starts
 
 
 def _totals(values: npt.NDArray[np.int64], places: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
@@ -208,6 +290,8 @@ def _joined(parts: Sequence[Rows]) -> Rows:
         return {"frame": np.empty(0, np.int64), **{name: np.empty(0, kind) for name, kind in COLUMNS.items()}}
     if len(parts) == 1:
         return parts[0]
+    if any(TERM_COLUMNS[0] in part for part in parts):
+        parts = [_with_terms(part) for part in parts]
     rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     order = np.argsort(rows["frame"], kind="stable")
     return {name: column[order] for name, column in rows.items()}
@@ -257,7 +341,8 @@ def _are_simple(found: npt.NDArray[np.void], length: int) -> npt.NDArray[np.bool
     is_one &= end + -end % 8 == length
     is_message = (found["count"] == 1) & (kind >= Operation.ADD) & (kind <= Operation.DELETE)
     is_message &= (kind == Operation.ADD) | (found["set_size"] == 0)
-    simple: npt.NDArray[np.bool_] = is_one & (is_message | (kind == Operation.PUT) | (kind == Operation.DROP))
+    is_drop = (kind == Operation.DROP) & (found["count"] == 0) & (found["number"] == 0)
+    simple: npt.NDArray[np.bool_] = is_one & (is_message | (kind == Operation.PUT) | is_drop)
     return simple
 
 
@@ -265,7 +350,8 @@ def _simple_rows(
     frames: npt.NDArray[np.int64], found: npt.NDArray[np.void], data: npt.NDArray[np.uint8], tables: Tables
 ) -> Iterator[Rows]:
     rows: Rows = {"frame": frames}
-    rows |= {name: found[name].copy() for name in ("kind", "flags", "number", "commit", "time")}
+    rows |= {name: found[name].copy() for name in ("kind", "number", "commit", "time")}
+    rows["flags"] = found["flags"].astype(COLUMNS["flags"])
     kind = found["kind"]
     is_add, is_put, is_key = kind == Operation.ADD, kind == Operation.PUT, kind >= Operation.PUT
     rows["count"] = (~is_key).astype("u4")
@@ -311,7 +397,8 @@ def _run_rows_of_shape(
     sizes_at = _RUN_AT + MESSAGE_CHECKSUM_BYTES * count
     name_at = sizes_at + MESSAGE_SIZE_BYTES * count
     rows: Rows = {"frame": np.repeat(frames, count)}
-    rows |= {name: np.repeat(found[name], count) for name in ("kind", "flags", "commit", "time")}
+    rows |= {name: np.repeat(found[name], count) for name in ("kind", "commit", "time")}
+    rows["flags"] = np.zeros(len(rows["frame"]), COLUMNS["flags"])
     rows["number"] = (found["number"][:, None] + np.arange(count, dtype=np.uint64)).ravel()
     rows["hash"] = np.ascontiguousarray(data[:, _RUN_AT:sizes_at]).view("<u8").ravel()
     rows["size"] = np.ascontiguousarray(data[:, sizes_at:name_at]).view("<u4").ravel()
@@ -364,6 +451,7 @@ class _Others:
         self._hashes: list[npt.ArrayLike] = []
         self._properties: list[npt.ArrayLike] = []
         self._moved: list[tuple[int, Record]] = []  # with the place of their first row
+        self._with_terms: list[tuple[int, Record]] = []  # likewise
         self._rows = 0
 
     def add(self, frame: int, head: bytes) -> None:
@@ -386,9 +474,11 @@ class _Others:
             properties = np.array(record.property_sizes or [0] * rows, np.uint32)
             self._properties.append(properties)
             self._sizes.append(np.array(record.sizes, np.uint32) - properties)
-            self._hashes.append(np.array(record.hashes or record.checksums, np.uint64))
+            self._hashes.append(np.array(record.checksums, np.uint64))
             if record.first_times:
                 self._moved.append((self._rows, record))
+            if record.flags & TERMS:
+                self._with_terms.append((self._rows, record))
         else:
             if record.kind == Operation.PUT:
                 size, hashed = record.count, record.number
@@ -425,14 +515,24 @@ class _Others:
         for start, record in self._moved:
             rows["number"][start : start + record.count] = record.numbers
             rows["first_time"][start : start + record.count] = record.first_times
+        if self._with_terms:
+            self._add_terms(rows)
         return rows
+
+    def _add_terms(self, rows: Rows) -> None:
+        rows |= {name: np.zeros(self._rows, COLUMNS[name]) for name in TERM_COLUMNS}
+        for start, record in self._with_terms:
+            due, expiry, attempts, groups = record.terms
+            places = [self._tables.group(group) for group in groups]
+            for name, values in zip(TERM_COLUMNS, (due, expiry, attempts, places), strict=True):
+                rows[name][start : start + record.count] = values or 0
 
 
 def _column(parts: Iterable[npt.ArrayLike], kind: str) -> npt.NDArray[np.generic]:
     return np.concatenate([np.asarray(part, kind) for part in parts])
 
 
-DAMAGED = 16
+DAMAGED = 256
 
 Column = npt.NDArray[np.generic]
 
@@ -460,6 +560,7 @@ class Contents:
     columns: Mapping[str, npt.NDArray[np.int64]]
     names: Sequence[bytes] = ()
     producers: Sequence[bytes] = ()
+    groups: Sequence[bytes] = ()
     sets: bytes = b""  # the coded sets of the removal rows, behind one another
     value_heads: bytes = b""  # the first 128 bytes of each PUT's value, behind one another
     frame_count: int = 0
@@ -482,12 +583,32 @@ class Contents:
             return None
         puts = self.columns["kind"] == Operation.PUT
         is_good = (self.columns["flags"][puts] & DAMAGED) == 0
-        mine = np.flatnonzero(is_good & (self.columns["name"][puts] == list(self.names).index(key)))
+        named = self.columns["name"][puts] == list(self.names).index(key)
+        ends = np.cumsum(value_head_sizes(self.columns["size"][puts].astype(np.int64)))
+        for put in np.flatnonzero(named)[::-1].tolist():
+            head = self.value_heads[int(ends[put - 1]) if put else 0 : int(ends[put])]
+            if is_good[put] or self._is_whole_value(puts, put, head):
+                return head
+        return None
+
+    def short_value(self, key: bytes, offset: int) -> bytes | None:
+        """Return the value that a frame puts under the key, where the value heads have all of it; the last one wins."""
+        if key not in self.names:
+            return None
+        puts = self.columns["kind"] == Operation.PUT
+        is_it = (self.columns["name"][puts] == list(self.names).index(key)) & (self.columns["offset"][puts] == offset)
+        mine = np.flatnonzero(is_it)
         if not len(mine):
             return None
+        put = int(mine[-1])
         ends = np.cumsum(value_head_sizes(self.columns["size"][puts].astype(np.int64)))
-        start = int(ends[mine[-1] - 1]) if mine[-1] else 0
-        return self.value_heads[start : int(ends[mine[-1]])]
+        head = self.value_heads[int(ends[put - 1]) if put else 0 : int(ends[put])]
+        return head if self._is_whole_value(puts, put, head) else None
+
+    def _is_whole_value(self, puts: npt.NDArray[np.bool_], put: int, head: bytes) -> bool:
+        """Say whether the head of a PUT is all of its value, by its checksum."""
+        size, hashed = (int(self.columns[name][puts][put]) for name in ("size", "hash"))
+        return size <= VALUE_HEAD_BYTES and xxh3(head) == hashed
 
     def removal_sets(self) -> "list[npt.NDArray[np.uint64]]":
         """Return the numbers of every removal row that holds more than one, in the order of the rows."""
@@ -505,6 +626,97 @@ class Contents:
         return found
 
 
+def with_lost_rows(found: Contents, said: Contents, lost: Sequence[tuple[int, int]]) -> Contents | None:
+    """Return the rows of a walked file with those of its footer for the ranges in which no frame is good.
+
+    The footer's are marked DAMAGED there. None where the footer contradicts a good frame, or has rows where no frame
+    was lost. What the footer has more of good frames is taken too: values' beginnings and payloads' hashes, where the
+    bytes have rotted.
+    """
+    last = max([found.end, *(end for _, end in lost)])
+    count = int(np.count_nonzero(said.columns["offset"] < last))
+    columns = {name: said.columns[name][:count] for name in COLUMNS}
+    offsets = columns["offset"].astype(np.int64)
+    if (offsets[1:] < offsets[:-1]).any():
+        return None
+    is_lost = np.zeros(count, np.bool_)
+    for start, end in lost:
+        is_lost[np.searchsorted(offsets, start) : np.searchsorted(offsets, end)] = True
+    kept = np.flatnonzero(~is_lost)
+    if len(kept) != len(found) or not _are_same_rows(found, said, columns, kept):
+        return None
+    flags = columns["flags"].copy()
+    flags[kept] = found.columns["flags"]
+    flags[is_lost] |= DAMAGED
+    return replace(
+        found,
+        columns={**columns, "flags": flags},
+        names=said.names,
+        producers=said.producers,
+        groups=said.groups,
+        sets=said.sets[: int(_set_sizes(columns).sum())],
+        value_heads=said.value_heads[: int(_head_sizes(columns).sum())],
+    )
+
+
+def without_rows(contents: Contents, left_out: npt.NDArray[np.bool_]) -> Contents:
+    """Return the contents without some of the rows."""
+    if not left_out.any():
+        return contents
+    kept = ~left_out
+    columns = {name: contents.columns[name] for name in COLUMNS}
+    return replace(
+        contents,
+        columns={name: column[kept] for name, column in columns.items()},
+        sets=_some_of(contents.sets, _set_sizes(columns), kept),
+        value_heads=_some_of(contents.value_heads, _head_sizes(columns), kept),
+        ranges=None,
+    )
+
+
+def _some_of(data: bytes, sizes: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_]) -> bytes:
+    """Return the bytes of some rows."""
+    ends = np.cumsum(sizes)
+    rows = np.flatnonzero(chosen & (sizes > 0)).tolist()
+    return b"".join(data[int(ends[row] - sizes[row]) : int(ends[row])] for row in rows)
+
+
+def _are_same_rows(found: Contents, said: Contents, columns: Rows, kept: npt.NDArray[np.int64]) -> bool:
+    """Say whether the footer has the rows of the good frames, but for hashes of payloads that have rotted."""
+    for name in COLUMNS:
+        mine, other = found.columns[name], columns[name][kept]
+        if name == "flags":
+            other = other & ~np.uint16(DAMAGED)
+        elif name == "hash":
+            other = np.where((mine == 0) | (other == 0), mine, other)
+        elif name == "name":
+            mine = _places_among(found.names, said.names)[mine.astype(np.int64)]
+        elif name in ("producer", "group"):
+            known = (found.producers, said.producers) if name == "producer" else (found.groups, said.groups)
+            mine = np.concatenate(([0], _places_among(*known) + 1))[mine.astype(np.int64)]
+        if not np.array_equal(mine, other):
+            return False
+    is_kept = np.zeros(len(columns["kind"]), np.bool_)
+    is_kept[kept] = True
+    return found.sets == _some_of(said.sets, _set_sizes(columns), is_kept)
+
+
+def _places_among(found: Sequence[bytes], said: Sequence[bytes]) -> npt.NDArray[np.int64]:
+    """Return where each name stands among the others; far behind them where it does not."""
+    known = {bytes(name): place for place, name in enumerate(said)}
+    return np.array([known.get(bytes(name), len(said) + 1) for name in found], np.int64)
+
+
+def _set_sizes(columns: Rows) -> npt.NDArray[np.int64]:
+    kinds = columns["kind"]
+    is_removal = (kinds == Operation.DELIVER) | (kinds == Operation.DELETE)
+    return np.where(is_removal, columns["size"], 0).astype(np.int64)
+
+
+def _head_sizes(columns: Rows) -> npt.NDArray[np.int64]:
+    return value_head_sizes(np.where(columns["kind"] == Operation.PUT, columns["size"], 0).astype(np.int64))
+
+
 def empty_columns() -> dict[str, npt.NDArray[np.int64]]:
     return {name: np.empty(0, f"<{kind}") for name, kind in COLUMNS.items()}
 
@@ -512,41 +724,49 @@ def empty_columns() -> dict[str, npt.NDArray[np.int64]]:
 class ContentsBuilder:
     """Gathers the frames of one file as they are written or walked; columns are made at the end.
 
-    What is kept of a frame are the bytes of its header and records, which exist already: a plain message, whose way is
-    the shortest, pays two appends. Where there are values, many frames are packed together (`heads.py`) at a time. The
+    What is kept of a frame are the bytes of its header and records, which exist already: a plain message pays two
+    appends. Where there are values, many frames are packed together (`heads.py`) at a time. The
     columns are made in bulk (`rows.py`).
     """
 
-    __slots__ = ("_hasher", "_heads", "_offsets", "_value_heads")
+    __slots__ = ("_hasher", "_hashes", "_heads", "_offsets", "_value_heads")
 
     def __init__(self) -> None:
         self._heads = Heads()
         self._offsets = array("Q")
         self._value_heads = Heads()
+        self._hashes = array("Q")  # of the payloads of messages with properties
         self._hasher = xxhash.xxh3_64()
 
-    def add(self, offset: int, head: bytes, value_heads: Sequence[bytes] = ()) -> None:
-        """Take in one frame's header and records; the value heads are those of its PUTs, in order."""
+    def add(
+        self, offset: int, head: bytes, value_heads: Sequence[bytes] = (), payload_hashes: Sequence[int] = ()
+    ) -> None:
+        """Take in one frame's header and records, with what its bytes say of its values and payloads.
+
+        The value heads are those of its PUTs, the hashes those of messages with properties, in order.
+        """
         self.add_one(offset, head)
         if value_heads:
             self.add_value_heads(value_heads)
+        self.add_payload_hashes(payload_hashes)
 
-    def add_plain(self, offsets: Sequence[int], heads: Sequence[bytes]) -> None:
-        """Take in frames; for each that has PUTs `add_value_heads` follows, in their order."""
+    def add_many(self, offsets: Sequence[int], heads: Sequence[bytes]) -> None:
+        """Take in frames; for each that has PUTs or properties the next two follow, in their order."""
         self._heads.loose += heads
         self._offsets.extend(offsets)
-        checksums = [head[FRAME_CHECKSUM] for head in heads]
-        self._hasher.update(checksums[0] if len(heads) == 1 else b"".join(checksums))
+        for head in heads:
+            self._hasher.update(head[FRAME_CHECKSUM])
 
     def add_one(self, offset: int, head: bytes) -> None:
-        """Take in one frame; where it has PUTs, `add_value_heads` follows."""
+        """Take in one frame; where it has PUTs, `add_value_heads` follows, and where it has properties the other."""
         self._heads.loose.append(head)
         self._offsets.append(offset)
         self._hasher.update(head[FRAME_CHECKSUM])
 
-    def add_nothing(self, offset: int, header: bytes) -> None:
-        """Take in a frame that counts, and whose records are left out: no row comes from it."""
-        self.add_one(offset, header[:FRAME_FLAGS_AT] + GAP.to_bytes(FRAME_SIZE - FRAME_FLAGS_AT, "little"))
+    def add_nothing(self, offset: int, header: bytes, commit: int) -> None:
+        """Take in a frame that counts as this commit, and whose records are left out: no row comes from it."""
+        body = FRAME_BODY.unpack_from(header, FRAME_LENGTH_AT)
+        self.add_one(offset, header[FRAME_CHECKSUM] + FRAME_BODY.pack(*body[:2], commit, *body[3:-1], GAP))
 
     def add_value_heads(self, value_heads: Sequence[bytes]) -> None:
         """Take in the beginnings of the values of one frame's PUTs, in order, behind those of all frames before it."""
@@ -556,6 +776,10 @@ class ContentsBuilder:
             self._value_heads.pack(len(loose))
         if len(self._heads.loose) >= PACK_COUNT:
             self._heads.pack(PACK_COUNT)  # and not all, so that no commit waits for many plain messages before it
+
+    def add_payload_hashes(self, hashes: Sequence[int]) -> None:
+        """Take in XXH3 of the payload alone of each message that has properties, in order; 0 where it is lost."""
+        self._hashes.extend(hashes)
 
     def chain(self) -> int:
         """Return XXH3 over the checksums of the frames so far."""
@@ -567,17 +791,42 @@ class ContentsBuilder:
     def build(self, end: int) -> Contents:
         """Return the columns of all frames taken in; the last of them ends at `end`."""
         heads, tables = self._heads.all(), Tables()
-        return self._contents(heads, rows_of(heads, self._offsets, tables), tables, end)
+        rows = rows_of(heads, self._offsets, tables)
+        rows["hash"][have_properties(rows)] = self._hashes
+        return self._contents(heads, rows, tables, end)
 
-    def build_checked(self, end: int) -> Contents:
-        """Return the same; BadRecord where a reader would not understand one of the frames."""
+    def build_checked(self, end: int, header: FileHeader, data: bytes | None = None) -> Contents:
+        """Return the same; BadRecord where a reader would not understand one of the frames of the file.
+
+        With the file's bytes the hashes of payloads are made from those, where nobody has put them in.
+        """
         heads, tables = self._heads.all(), Tables()
         rows = rows_of(heads, self._offsets, tables)
-        check_rows(heads, rows)
+        check_rows(heads, rows, header.alignment)
+        _check_order(heads, rows, self._offsets, header)
+        has_properties = have_properties(rows)
+        hashes = self._hashes if data is None else self._hashed(data, heads, rows, has_properties)
+        if len(hashes) != np.count_nonzero(has_properties):
+            raise BadRecord("messages with properties that are more, or less, than the payloads that were seen")
+        rows["hash"][has_properties] = hashes
         contents = self._contents(heads, rows, tables, end)
-        check_texts((*contents.names, *contents.producers))
+        check_texts((*contents.names, *contents.producers, *contents.groups))
         contents.removal_sets()
         return contents
+
+    def _hashed(self, data: bytes, heads: Sequence[bytes], rows: Rows, chosen: npt.NDArray[np.bool_]) -> Sequence[int]:
+        """Return XXH3 of the payloads of the chosen rows; 0 where `hash`, a checksum so far, is not of these bytes."""
+        if not chosen.any():
+            return ()
+        ends = np.frombuffer(self._offsets, np.int64) + np.fromiter(map(len, heads), np.int64, len(heads))
+        starts = payload_starts(rows, ends)[chosen]
+        splits = starts + rows["properties"][chosen].astype(np.int64)
+        stops = splits + rows["size"][chosen].astype(np.int64)
+        places = zip(starts.tolist(), splits.tolist(), stops.tolist(), rows["hash"][chosen].tolist(), strict=True)
+        return [
+            xxh3(data[split:stop]) if xxh3(data[start:stop]) == checksum else 0
+            for start, split, stop, checksum in places
+        ]
 
     def _contents(self, heads: Sequence[bytes], rows: Rows, tables: Tables, end: int) -> Contents:
         last_commit = number_at(heads[-1], FRAME_COMMIT_AT) if heads else 0
@@ -585,6 +834,7 @@ class ContentsBuilder:
             columns={name: rows[name] for name in COLUMNS},
             names=list(tables.names),
             producers=list(tables.producers),
+            groups=list(tables.groups),
             sets=b"".join(tables.sets),
             value_heads=b"".join(self._value_heads.all()),
             frame_count=len(heads),

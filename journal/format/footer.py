@@ -1,10 +1,9 @@
 """The footer of a sealed file: its contents as columns, and the proof that the file is whole.
 
-It begins at the first multiple of the group alignment at or behind the last frame's end, with zeros in between,
-and is the last thing in the file:
+It begins where the last frame ends, and is the last thing in the file:
 
     part       bytes            meaning
-    summary    232              below
+    summary    184              below
     header     256              the file's header once more
     directory  32 × columns     one entry a column: id, width (1 byte each), 6 zeros, base, step, size (8 bytes each)
     columns    sizes            each padded with zeros to a multiple of 8
@@ -12,18 +11,19 @@ and is the last thing in the file:
 
 A column of width 0 has the value base + step × row (mod 2^64). Otherwise each row has a little-endian number of
 `width` bytes (1, 2, 4 or 8), and its value is base + that number (mod 2^64). Times are signed 64-bit numbers.
-Column ids 1 to 13 are those of `contents.py` in their order. Four more are bytes, with width 255 and base = how many:
+Column ids 1 to 17 are those of `contents.py` in their order. Five more are bytes, with width 255 and base = how many:
 
     id   holds
     32   names: 1 byte length and the name, each
     33   producer identifiers, likewise
     34   the coded sets of the removal rows with a size above 0
     35   the first 128 bytes of each PUT's value (fewer where the value is shorter: see its size)
+    36   names of groups, as the names
 
 Summary:
 
     field               bytes  meaning
-    magic               8      OMSFOOT1
+    magic               8      OMSFOOT2
     size                8      of the footer, trailer included
     rows                8      how many
     end                 8      the first byte behind the last frame
@@ -33,9 +33,9 @@ Summary:
     successor           8      sequence of the next file, 0 when none was begun
     successor identity  8      its identity
     columns             8      entries in the directory
-    ranges              144    9 × (lowest, highest), 8 bytes each, signed: time of commits; message numbers of ADD,
-                               of removals; commit numbers; frame offsets; first times of ADD; three reserved.
-                               (1, 0) where there is nothing
+    ranges              96     6 × (lowest, highest), 8 bytes each, signed: time of commits; message numbers of ADD,
+                               of removals; commit numbers; frame offsets; first times of ADD. (1, 0) where there is
+                               nothing
     flags               8      1: the file was repaired, and its chain need not be the one its successor names;
                                2: written by a recovery: whoever begins the next file leaves out 2^31 numbers;
                                others refused
@@ -46,46 +46,56 @@ Trailer:
     file checksum    8      XXH3 over the file from byte 0 up to the footer
     footer checksum  8      XXH3 over the footer up to here, seed: the file's identity
     size             8      of the footer, as above
-    magic            8      1ATOOFSM
+    magic            8      2ATOOFSM
 
 A column is decoded when it is first asked for, since a start needs only some of them.
 """
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from oms_journal.journal.format.contents import COLUMNS, NOTHING, Contents, Ranges
+from oms_journal.journal.format.contents import COLUMNS, DAMAGED, NOTHING, TERM_COLUMNS, Contents, Ranges
 from oms_journal.journal.format.frames import number_at
 from oms_journal.journal.format.headers import (
     CHECKSUM,
     HEADER_SIZE,
+    NUMBERS_END,
     BadHeader,
     FileHeader,
-    align,
     decode_header,
     encode_header,
     xxh3,
 )
 from oms_journal.journal.format.records import (
+    ATTEMPTS,
+    DUE,
+    EXPIRY,
+    GROUP,
     MESSAGE_CHECKSUM_BYTES,
     MESSAGE_SIZE_BYTES,
     MOVED,
+    TERMS,
     VALUE_HEAD_BYTES,
     BadRecord,
     check_texts,
 )
 from oms_journal.journal.operations import Operation
 
-ROW_BYTES_MAX = 66  # of a footer, with every column at its widest
+ROW_BYTES_MAX = 66  # of a footer, as most files have it
+NAME_COUNTS = (1 << 8, 1 << 16, 1 << 32)  # so many names, and the column that tells them apart is wider
 # Which columns of a footer a draft makes longer than the shortest possible (`footer.py`).
 HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS, HAS_MOVED = 1, 2, 4, 8
+HAS_TERMS = DUE | EXPIRY | GROUP | ATTEMPTS  # as in the record's flags
+_TERM_BYTES = {DUE: 8, EXPIRY: 8, GROUP: 4, ATTEMPTS: 4}
+TERM_BYTES_MAX = sum(_TERM_BYTES.values())  # of a row, beside the others
 
 Entry = tuple[int, int, int, int, int]  # of the directory: id, width, base, step, size
 U64 = (1 << 64) - 1
+ATTEMPTS_END = 1 << 32  # what a record has room for
 
 
 def encode_column(values: npt.NDArray[np.int64]) -> tuple[int, int, int, bytes]:
@@ -93,6 +103,8 @@ def encode_column(values: npt.NDArray[np.int64]) -> tuple[int, int, int, bytes]:
     if not len(values):
         return 0, 0, 0, b""
     first = int(values[0])
+    if not any(values.strides):  # one value for all rows
+        return 0, first & U64, 0, b""
     numbers = values.astype(values.dtype.str.replace("i", "u")).astype(np.uint64)
     step = (int(numbers[1]) - int(numbers[0])) & U64 if len(values) > 1 else 0
     if len(values) <= 2 or bool((np.diff(numbers) == np.uint64(step)).all()):
@@ -158,9 +170,10 @@ def _decoded(entry: Entry, data: memoryview, name: str, rows: int) -> npt.NDArra
     return found
 
 
-MAGIC = b"OMSFOOT1"
-TRAILER_MAGIC = b"1ATOOFSM"
-SUMMARY = struct.Struct("<8sQQQQQQQQQ18qQ")
+MAGIC = b"OMSFOOT2"
+TRAILER_MAGIC = b"2ATOOFSM"
+TRAILER_MAGIC_OF_VERSION_1 = b"1ATOOFSM"
+SUMMARY = struct.Struct("<8sQQQQQQQQQ12qQ")
 SUMMARY_SIZE_AT = len(MAGIC)
 SUMMARY_ROWS_AT = SUMMARY_SIZE_AT + 8
 ENTRY = struct.Struct("<BB6xQQQ")
@@ -169,18 +182,17 @@ TRAILER_END = struct.Struct("<QQ8s")  # the trailer without the file checksum, w
 GAPS, RECOVERED = 1, 2  # flags
 FLAGS = GAPS | RECOVERED
 BYTES = 255  # the width of a column of bytes
-NAMES, PRODUCERS, SETS, VALUE_HEADS = 32, 33, 34, 35
+NAMES, PRODUCERS, SETS, VALUE_HEADS, GROUPS = 32, 33, 34, 35, 36
 _NUMBER_IDS = {column: number for number, column in enumerate(COLUMNS, start=1)}
 _WIDTHS = {  # which ones a column may have
     **dict.fromkeys(_NUMBER_IDS.values(), (0, 1, 2, 4, 8)),
-    **dict.fromkeys((NAMES, PRODUCERS, SETS, VALUE_HEADS), (BYTES,)),
+    **dict.fromkeys((NAMES, PRODUCERS, SETS, VALUE_HEADS, GROUPS), (BYTES,)),
 }
 _DIRECTORY_COUNT = len(_WIDTHS)
 FIXED_SIZE = SUMMARY.size + HEADER_SIZE + _DIRECTORY_COUNT * ENTRY.size + TRAILER.size
-_RANGE_COUNT = 9
 # Of an operation in its frame: a checksum and a size; a footer's rows can take no bytes at all.
 ROW_BYTES_MIN = MESSAGE_CHECKSUM_BYTES + MESSAGE_SIZE_BYTES
-assert SUMMARY.size == 232
+assert SUMMARY.size == 184
 assert TRAILER.size == 32
 
 
@@ -206,7 +218,7 @@ class Summary:
     @property
     def start(self) -> int:
         """Where the footer begins; the file checksum goes up to here."""
-        return footer_start(self.end, self.header)
+        return self.end
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,17 +234,12 @@ def footer_size_max(*, rows: int, row_bytes: int, blob_bytes: int) -> int:
     return FIXED_SIZE + rows * row_bytes + blob_bytes + _DIRECTORY_COUNT * 8
 
 
-def row_bytes_max(*, name_count: int, has: Sequence[bool]) -> int:
-    """Return the most bytes a row can take; `has` says: producers, properties, sets, moved messages."""
-    has_producers, has_properties, has_sets, has_moved = has
-    name = 1 if name_count <= 0x100 else 2 if name_count <= 0x10000 else 4
+def row_bytes_max(*, name_count: int, features: int) -> int:
+    """Return the most bytes a row can take; `features` says what else any of them has, by HAS_…."""
+    name = next(1 << place for place, count in enumerate(NAME_COUNTS) if name_count <= count)
     fixed = 1 + 1 + name + 8 + 4 + 8 + 8 + 8 + 8  # kind flags name number size offset commit time hash
-    return fixed + 4 * has_producers + 4 * has_properties + 4 * has_sets + 8 * has_moved
-
-
-def footer_start(end: int, header: FileHeader) -> int:
-    """Return where the footer begins of a file whose frames end at `end`: never in a sector that is durable already."""
-    return align(end, header.alignment)
+    sizes = {HAS_PRODUCER: 4, HAS_PROPERTIES: 4, HAS_SETS: 4, HAS_MOVED: 8, **_TERM_BYTES}
+    return fixed + sum(size for feature, size in sizes.items() if features & feature)
 
 
 def encode_footer(
@@ -267,6 +274,7 @@ def _blobs(contents: Contents) -> Iterator[tuple[int, int, bytes]]:
     yield PRODUCERS, len(contents.producers), _encode_names(contents.producers)
     yield SETS, len(contents.sets), contents.sets
     yield VALUE_HEADS, len(contents.value_heads), contents.value_heads
+    yield GROUPS, len(contents.groups), _encode_names(contents.groups)
 
 
 def _encode_names(names: Sequence[bytes]) -> bytes:
@@ -306,9 +314,15 @@ def ranges(contents: Contents) -> Ranges:
     )
 
 
+def check_ranges(contents: Contents) -> None:
+    """Raise BadRecord where a footer's ranges are not those of its rows."""
+    if contents.ranges != ranges(replace(contents, ranges=None)):
+        raise BadRecord("the ranges of a footer are not those of its rows")
+
+
 def _encode_ranges(found: Ranges) -> list[int]:
     pairs = (found.time, found.added, found.removed, found.commit, found.offset, found.first_time)
-    return [number for pair in pairs for number in pair] + [1, 0] * (_RANGE_COUNT - len(pairs))
+    return [number for pair in pairs for number in pair]
 
 
 def _range(values: npt.NDArray[np.int64]) -> tuple[int, int]:
@@ -428,7 +442,9 @@ def _check_columns(columns: FooterColumns, summary: Summary, blobs: dict[int, by
     lowest, highest = columns.bounds("kind")
     is_known = lowest >= Operation.ADD and highest <= Operation.DROP
     is_known &= columns.bounds("name")[1] < counts[NAMES] and columns.bounds("producer")[1] <= counts[PRODUCERS]
-    is_known &= columns.bounds("offset")[1] < summary.end
+    is_known &= columns.bounds("offset")[1] < summary.end and columns.bounds("group")[1] <= counts[GROUPS]
+    is_known &= columns.bounds("flags")[1] < 2 * DAMAGED and _are_terms_known(columns)
+    is_known &= columns.bounds("attempts")[1] < ATTEMPTS_END
     if is_known and highest > Operation.ADD:
         kinds, sizes = columns["kind"], columns["size"].astype(np.int64)
         is_removal = (kinds == Operation.DELIVER) | (kinds == Operation.DELETE)
@@ -439,6 +455,61 @@ def _check_columns(columns: FooterColumns, summary: Summary, blobs: dict[int, by
         raise BadRecord("the columns of a footer contradict one another")
 
 
+def _are_terms_known(columns: FooterColumns) -> bool:
+    """Say whether only messages have terms, and only those whose flags say so."""
+    is_none = all(columns.line(name) == (0, 0) for name in TERM_COLUMNS)
+    if is_none and columns.bounds("flags")[1] < DUE:
+        return True
+    flags = columns["flags"]
+    is_known = not ((columns["kind"] != Operation.ADD) & (flags & TERMS != 0)).any()
+    for name, flag in zip(TERM_COLUMNS, (DUE, EXPIRY, ATTEMPTS, GROUP), strict=True):
+        is_known &= not ((columns[name] != 0) & (flags & flag == 0)).any()
+    return is_known
+
+
+def check_order(columns: FooterColumns, summary: Summary) -> None:
+    """Raise BadRecord where rows do not stand in the order of a journal, or say what only another kind has.
+
+    In bulk: a column that lies on a line costs nothing, any other one a pass or two.
+    """
+    header, is_whole = summary.header, not summary.has_gaps
+    first = (header.next_message, header.next_commit) if header.created else (0, 0)
+    is_good = not (is_whole and header.created) or summary.last_commit == first[1] + summary.frame_count - 1
+    if not summary.frame_count:
+        is_good = summary.last_commit == 0
+    if columns.rows:
+        offsets, commits = _steps(columns, "offset"), _steps(columns, "commit")
+        lowest, highest = columns.bounds("commit")
+        is_good &= bool(np.all(offsets >= 0) and np.all(commits >= 0) and np.all((offsets > 0) == (commits > 0)))
+        is_good &= first[1] <= lowest and highest < NUMBERS_END and not (is_whole and highest > summary.last_commit)
+        is_good &= _are_numbers_known(columns, first[0])
+    if not is_good:
+        raise BadRecord("the numbers in a footer are not in order")
+
+
+def _are_numbers_known(columns: FooterColumns, lowest: int) -> bool:
+    """Say whether messages that are added, but for moved ones, ascend from the lowest on, and keys have no numbers."""
+    if columns.bounds("number")[1] >= NUMBERS_END:
+        return False
+    if columns.line("kind") == (Operation.ADD, 0) and columns.line("flags") == (0, 0):
+        is_one = columns.line("count") == (1, 0)
+        return is_one and columns.bounds("number")[0] >= lowest and bool(np.all(_steps(columns, "number") > 0))
+    kinds, numbers, counts = columns["kind"], columns["number"], columns["count"]
+    is_add, is_key = kinds == Operation.ADD, kinds >= Operation.PUT
+    added = numbers[is_add & (columns["flags"] & MOVED == 0)]
+    is_known = not len(added) or (int(added[0]) >= lowest and bool((added[1:] > added[:-1]).all()))
+    return is_known and bool((counts[is_add] == 1).all()) and not numbers[is_key].any() and not counts[is_key].any()
+
+
+def _steps(columns: FooterColumns, name: str) -> npt.NDArray[np.int64]:
+    """Return how much higher each row's value, below 2^63, is than the one before; one for all on a line."""
+    if (line := columns.line(name)) is not None:
+        step = line[1] if line[1] < NUMBERS_END else line[1] - (1 << 64)
+        return np.array([step] if columns.rows > 1 else [], np.int64)
+    values = columns[name].view(np.int64)
+    return values[1:] - values[:-1]
+
+
 def decode_contents(data: bytes, summary: Summary) -> Contents:
     """Return the columns of a footer whose summary was read and whose checksum was right. BadRecord, as above."""
     columns, blobs, counts = _parts(data, summary)
@@ -446,6 +517,7 @@ def decode_contents(data: bytes, summary: Summary) -> Contents:
         columns=columns,
         names=_decode_names(blobs[NAMES], counts[NAMES]),
         producers=_decode_names(blobs[PRODUCERS], counts[PRODUCERS]),
+        groups=_decode_names(blobs[GROUPS], counts[GROUPS]),
         sets=blobs[SETS],
         value_heads=blobs[VALUE_HEADS],
         frame_count=summary.frame_count,

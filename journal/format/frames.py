@@ -3,18 +3,24 @@
 What a frame holds is in `records.py`. All numbers are little-endian. Whoever reads many headers at once reads them
 as words of 8 bytes, which the fields never cross.
 
+Frames follow one another from the first place on (`headers.py`). Each says whose it is, by the identity of its file,
+and where it belongs, by what its checksum's seed is made of: bytes of another file, at another place, or inside a
+message, are no frame.
+
 Frame, starting at a multiple of 8:
 
     field       bytes  meaning
-    checksum    8      XXH3 over the rest of this header and the records; seed: (file identity + own offset) mod 2^64
+    checksum    8      XXH3 over the rest of this header and the records; seed: below
     length      4      bytes from here to the next frame: header, records, payloads, padding
     meta        4      bytes of the records
     commit      8      number of the commit
-    owner       8      as in the file header
+    identity    8      of the file, as in its header
     synced      8      the file was durable up to this offset when the frame was written
     time        8      of the commit: microseconds since 1970-01-01 UTC, signed
     operations  4      how many operations the commit has
     flags       4      1: a gap frame, standing in for a damaged range; others are not understood
+
+The seed is (the SEQ of the file's name × 9e3779b97f4a7c15 (hexadecimal) + the frame's own offset) mod 2^64.
 """
 
 import struct
@@ -25,20 +31,22 @@ import numpy as np
 import numpy.typing as npt
 
 from oms_journal.journal.disk import Buffer
-from oms_journal.journal.format.headers import CHECKSUM, xxh3
+from oms_journal.journal.format.headers import ALIGNMENT_MAX, CHECKSUM, xxh3
 
 FRAME_BYTES_MAX = (1 << 30) + (1 << 20)  # bounds what a corrupt length can make us allocate
+COMMIT_BYTES_MAX = FRAME_BYTES_MAX - ALIGNMENT_MAX  # so much is left for what makes a group's last frame longer
 OPERATIONS_MAX = 1_000_000
 GAP = 1  # frame flag
 FRAME_FLAGS = GAP
 SEED_MASK = (1 << 64) - 1
+SEED_STEP = 0x9E3779B97F4A7C15  # between the seeds of two files: odd, and far from any offset
 
 # Where each field stands, from the beginning of the frame.
 FRAME_CHECKSUM_AT = 0
 FRAME_LENGTH_AT = 8  # what the checksum is over begins here
 FRAME_META_AT = 12
 FRAME_COMMIT_AT = 16
-FRAME_OWNER_AT = 24
+FRAME_IDENTITY_AT = 24
 FRAME_SYNCED_AT = 32
 FRAME_TIME_AT = 40
 FRAME_OPERATIONS_AT = 48
@@ -50,13 +58,14 @@ FRAME_SIZE = FRAME.size
 assert FRAME_SIZE == 56 == CHECKSUM.size + FRAME_BODY.size
 FRAME_CHECKSUM = slice(FRAME_CHECKSUM_AT, FRAME_LENGTH_AT)
 META = struct.Struct("<I")
+LENGTH = struct.Struct("<I")
 
 WORD_BYTES = 8
 # The same as places of words. Where two fields share one, the first is the low half and the second the high one.
 CHECKSUM_WORD = FRAME_CHECKSUM_AT // WORD_BYTES
 SIZES_WORD = FRAME_LENGTH_AT // WORD_BYTES  # length and meta
 COMMIT_WORD = FRAME_COMMIT_AT // WORD_BYTES
-OWNER_WORD = FRAME_OWNER_AT // WORD_BYTES
+IDENTITY_WORD = FRAME_IDENTITY_AT // WORD_BYTES
 SYNCED_WORD = FRAME_SYNCED_AT // WORD_BYTES
 TIME_WORD = FRAME_TIME_AT // WORD_BYTES
 COUNTS_WORD = FRAME_OPERATIONS_AT // WORD_BYTES  # operations and flags
@@ -76,7 +85,7 @@ class FrameHeader:
     length: int
     meta: int
     commit: int
-    owner: int
+    identity: int
     synced: int
     time: int
     operations: int
@@ -130,28 +139,46 @@ def joined_checksums(frames: Iterable[FrameHeader]) -> bytes:
     return b"".join([CHECKSUM.pack(frame.checksum) for frame in frames])
 
 
-def encode_frame_head(records: Buffer, seed: int, *fields: int) -> bytes:
-    """Return a frame's header and records.
+def seed_of(sequence: int) -> int:
+    """Return what the checksums of a file's frames are seeded with, before the offset is added."""
+    return sequence * SEED_STEP & SEED_MASK
 
-    The seed is the file's identity plus the frame's offset; the fields are length, commit, owner,
-    synced, time, operations and flags, as the table above has them.
-    """
-    body = FRAME_BODY.pack(fields[0], len(records), *fields[1:]) + records
+
+def encode_frame_head(  # noqa: PLR0913
+    records: Buffer,
+    seed: int,
+    length: int,
+    commit: int,
+    identity: int,
+    synced: int,
+    time: int,
+    operations: int,
+    flags: int,
+) -> bytes:
+    """Return a frame's header and records. The seed is the file's plus the frame's offset."""
+    body = FRAME_BODY.pack(length, len(records), commit, identity, synced, time, operations, flags) + records
     return CHECKSUM.pack(xxh3(body, seed & SEED_MASK)) + body
 
 
-def decode_frame(
-    data: bytes | memoryview, offset: int, *, identity: int, base: int = 0, limit: int | None = None
+def decode_frame(  # noqa: PLR0913
+    data: bytes | memoryview,
+    offset: int,
+    *,
+    sequence: int,
+    identity: int | None,
+    base: int = 0,
+    limit: int | None = None,
 ) -> FrameHeader | BadFrame:
-    """Return the frame at the offset, its header and records verified (not yet its payloads).
+    """Return the frame at the offset of a file, its header and records verified (not yet its payloads).
 
+    Where the file's identity is not known, the frame may have any.
     `data` are bytes of the file from offset `base` on, and hold at least header and records. No length
     is believed beyond `limit`, the end of the file: without one, the end of the data.
     """
     at = offset - base
     if at + FRAME_SIZE > len(data):
         return BadFrame(offset, f"a frame header does not fit into the {len(data) - at} bytes left")
-    checksum, length, meta, commit, owner, synced, time, operations, flags = FRAME.unpack_from(data, at)
+    checksum, length, meta, commit, its, synced, time, operations, flags = FRAME.unpack_from(data, at)
     if not length:
         is_zero = not any(data[at : at + FRAME_SIZE])
         return BadFrame(offset, "zeros where a frame should be" if is_zero else "a frame of length 0", is_zero)
@@ -159,9 +186,11 @@ def decode_frame(
         return BadFrame(offset, f"the length {length} is impossible")
     if at + FRAME_SIZE + meta > len(data):
         return BadFrame(offset, f"the records end {at + FRAME_SIZE + meta - len(data)} bytes behind the file")
-    seen = xxh3(data[at + CHECKSUM.size : at + FRAME_SIZE + meta], (identity + offset) & SEED_MASK)
+    seen = xxh3(data[at + CHECKSUM.size : at + FRAME_SIZE + meta], (seed_of(sequence) + offset) & SEED_MASK)
     if seen != checksum:
         return BadFrame(offset, "the frame's checksum does not match")
+    if identity not in (None, its):
+        return BadFrame(offset, "the frame is another file's")
     behind = offset + length - (base + len(data) if limit is None else limit)
     if behind > 0:
         return BadFrame(offset, f"the frame ends {behind} bytes behind the file")
@@ -171,7 +200,7 @@ def decode_frame(
         length=length,
         meta=meta,
         commit=commit,
-        owner=owner,
+        identity=its,
         synced=synced,
         time=time,
         operations=operations,

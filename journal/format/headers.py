@@ -1,19 +1,21 @@
 """The header of a data file as bytes, the alignment, and the checksum.
 
-A data file is a header (written twice), then frames (`frames.py`); a sealed file ends in a footer (`footer.py`).
-All numbers are little-endian, all offsets count from the start of the file. A group of frames that were synced
-together starts at a multiple of the file's alignment; between groups there are only zeros.
+A data file is a header (written twice), then frames (`frames.py`), one behind the other; a sealed file ends in a
+footer (`footer.py`). All numbers are little-endian, all offsets count from the start of the file. The copies of the
+header stand in different blocks of 4096 bytes, so that a block that is lost does not cost both. The first frame
+stands at 4352, whatever the alignment; behind each group of frames that were synced together the file has a length
+that is a multiple of the alignment.
 
-File header, at byte 0 and again at byte 512, zeros in between:
+File header, at byte 0 and again at byte 4096, zeros in between:
 
     field              bytes  meaning
-    magic              8      89 4F 4D 53 4A 0D 0A 1A
-    version            4      of the format: 1
+    magic              8      89 4F 4D 53 44 0D 0A 1A
+    version            4      of the format: 2
     header size        4      256
     database           16     identity of the database
     parent             16     identity of the database it was restored from, or zeros
     parent sequence    8      files of the parent are accepted up to this sequence
-    identity           8      random, of this file; seeds the checksums of its frames and its footer
+    identity           8      random, of this file; each of its frames has it, and it seeds the checksum of its footer
     sequence           8      the SEQ of the file's name
     owner              8      number of the opening that wrote the file
     next message       8      no message of this number or higher existed before this file
@@ -27,7 +29,7 @@ File header, at byte 0 and again at byte 512, zeros in between:
     previous end       8      the first byte behind its last frame
     previous commit    8      its last commit number
     previous chain     8      XXH3 over its frames' checksums, in order, 8 bytes each
-    reserved           88     zeros
+    zeros              88
     checksum           8      XXH3 (64 bits, seed 0) over the 248 bytes before
 """
 
@@ -36,19 +38,28 @@ from dataclasses import dataclass
 
 import xxhash
 
-MAGIC = b"\x89OMSJ\r\n\x1a"
-VERSION = 1
-ALIGNMENT_MIN = 8  # frames are multiples of 8, so with 8 there is never padding between groups
+MAGIC = b"\x89OMSD\r\n\x1a"
+MAGIC_OF_VERSION_1 = b"\x89OMSJ\r\n\x1a"
+SECOND_HEADER_OF_VERSION_1_AT = 512
+VERSION = 2
+ALIGNMENT_MIN = 8  # frames are multiples of 8, so with 8 a group's last frame is as long as any other
 ALIGNMENT_MAX = 4096
 SECTOR_BYTES = 512  # what a device writes as a whole, at the least; groups aligned to as much share none
+NUMBERS_END = 1 << 63  # of messages and commits: a footer says the highest as a signed number
 NUMBERS_MAX = 1 << 31  # that one data file gives: each message takes twelve bytes of it at the least
 
 HEADER = struct.Struct("<8sII16s16sQQQQQQQqIIQQQQQ88x")
 CHECKSUM = struct.Struct("<Q")
 HEADER_SIZE = HEADER.size + CHECKSUM.size
 assert HEADER_SIZE == 256
-HEADER_COPIES = (0, SECTOR_BYTES)
+HEADER_COPIES = (0, 4096)
 HEADERS_SIZE = HEADER_COPIES[-1] + HEADER_SIZE
+FRAMES_AT = HEADERS_SIZE  # the first frame's place
+
+WRITTEN_BY_VERSION_1 = (
+    "format version 1, written by version 0.1 of this program, which alone can read it: "
+    "take the messages out with that one, and put them into a new directory"
+)
 
 xxh3 = xxhash.xxh3_64_intdigest
 
@@ -80,10 +91,6 @@ class FileHeader:
     created: int
     alignment: int = ALIGNMENT_MIN
     previous: Ending = Ending()
-
-    def start(self) -> int:
-        """Return the offset of the first frame."""
-        return align(HEADERS_SIZE, self.alignment)
 
     def ending(self, *, end: int, commit: int, chain: int) -> Ending:
         """Return how the file ends, as its successor will say it."""
@@ -134,13 +141,15 @@ def encode_header(header: FileHeader) -> bytes:
 def encode_headers(header: FileHeader) -> bytes:
     """Return all that stands before the first frame: both copies of the header, and zeros."""
     copy = encode_header(header)
-    return b"".join([copy.ljust(HEADER_COPIES[1], b"\0"), copy]).ljust(header.start(), b"\0")
+    return copy.ljust(HEADER_COPIES[1], b"\0") + copy
 
 
 def decode_header(data: bytes) -> FileHeader | BadHeader:
     """Return the header that 256 bytes hold, or why they hold none."""
     if len(data) < HEADER_SIZE:
         return BadHeader(f"the header is cut off after {len(data)} bytes")
+    if data.startswith(MAGIC_OF_VERSION_1):
+        return BadHeader(WRITTEN_BY_VERSION_1, 1)
     if data[: len(MAGIC)] != MAGIC:
         return BadHeader("this is not a data file: the magic bytes are missing")
     if CHECKSUM.unpack_from(data, HEADER.size)[0] != xxh3(data[: HEADER.size]):
@@ -151,11 +160,14 @@ def decode_header(data: bytes) -> FileHeader | BadHeader:
     if size != HEADER_SIZE or flags or not _is_alignment(alignment):
         return BadHeader("the header has values that this program does not know", version)
     names = "database parent parent_sequence identity sequence owner next_message next_commit low_water created"
-    return FileHeader(
+    header = FileHeader(
         **dict(zip(names.split(), values, strict=True)),
         alignment=alignment,
         previous=Ending(sequence=sequence, identity=identity, end=end, commit=commit, chain=chain),
     )
+    if sequence >= header.sequence or max(header.next_message, header.next_commit, commit) > NUMBERS_END:
+        return BadHeader("the header's numbers are of no writer")
+    return header
 
 
 def _is_alignment(number: int) -> bool:

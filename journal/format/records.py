@@ -4,7 +4,8 @@ Every record starts with the same 16 bytes and is padded with zeros to a multipl
 
     field   bytes  meaning
     kind    1      1 ADD, 2 DELIVER, 3 DELETE, 4 PUT, 5 DROP, 6 GAP
-    flags   1      1 PROPERTIES, 2 PRODUCER, 4 MOVED, 8 WHOLE COMMIT; PUT has only MOVED, the others but ADD have none
+    flags   1      1 PROPERTIES, 2 PRODUCER, 4 MOVED, 8 WHOLE COMMIT, 16 DUE, 32 EXPIRY, 64 GROUP, 128 ATTEMPTS; PUT
+                   has only MOVED, the others but ADD have none
     name    1      bytes of the queue or key, 1 to 255
     extra   1      bytes of the producer identifier: 1 to 255 with PRODUCER, 0 without
     count   4      ADD, DELIVER, DELETE: messages, at least 1; PUT: bytes of the value; DROP, GAP: 0
@@ -15,13 +16,17 @@ and goes on:
 
     kind             part         bytes      meaning
     ADD              checksums    8 × count  XXH3 over properties and payload of each message
-                     hashes       8 × count  with PROPERTIES: XXH3 over the payload alone
                      numbers      8 × count  with MOVED (else the numbers follow one another)
                      first times  8 × count  with MOVED: time of the first ADD, as a frame's `time`
+                     due          8 × count  with DUE: not handed out before this time, as a frame's `time`
+                     expiry       8 × count  with EXPIRY: not handed out from this time on, likewise
                      sizes        4 × count  bytes of properties and payload together
                      properties   4 × count  with PROPERTIES: bytes of the properties
+                     attempts     4 × count  with ATTEMPTS: how often it had been handed out
+                     group sizes  1 × count  with GROUP: bytes of the group's name, 0 for a message without; not all 0
                      name         name       the queue
                      producer     extra      with PRODUCER: the producer's identifier
+                     groups       sum        with GROUP: the names, behind one another
     DELIVER, DELETE  size         4          bytes of the coded set
                      set          size       LEB128 numbers: a run's length, the gap to the next run, its length, …
                      name         name       the queue
@@ -36,17 +41,19 @@ for an ADD each message's properties and payload, for a PUT the value. Propertie
 import struct
 import sys
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, chain, pairwise
 from operator import add
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from oms_journal.journal.disk import Buffer
 from oms_journal.journal.errors import InvalidName, JournalError
-from oms_journal.journal.format.headers import xxh3
+from oms_journal.journal.format.headers import NUMBERS_END, xxh3
 from oms_journal.journal.operations import PROPERTIES_BYTES_MAX, Operation, check_size
 
 VALUE_HEAD_BYTES = 128  # of a keyed value, kept in the footer so that it can be read in bulk
@@ -70,13 +77,55 @@ assert SINGLE.size == SINGLE_SIZE_AT + MESSAGE_SIZE_BYTES
 NUMBER = struct.Struct("<Q")  # of a message, and of any other field of 8 bytes
 GAP_KIND = 6
 PROPERTIES, PRODUCER, MOVED, WHOLE_COMMIT = 1, 2, 4, 8
-RECORD_FLAGS = 15
+DUE, EXPIRY, GROUP, ATTEMPTS = 16, 32, 64, 128
+TERMS = DUE | EXPIRY | GROUP | ATTEMPTS
+RECORD_FLAGS = 255
 _FLAGS_OF: dict[int, int] = {Operation.ADD: RECORD_FLAGS, Operation.PUT: MOVED}  # the other kinds have none
+_WITHOUT_COUNT = (Operation.DROP, GAP_KIND)
 _PAIR = struct.Struct("<H")
-NUMBERS_END = 1 << 63  # of messages: a footer says the highest as a signed number
+_PROPERTIES_SIZE = struct.Struct("<I")
+_PADDING = tuple(bytes(size) for size in range(8))
 _BEHIND = "a removal set ends behind the last possible number"
 
 Numbers = npt.NDArray[np.uint64]
+
+
+class Terms(NamedTuple):
+    """On which terms a message is handed out; None for what it has not. Times in microseconds since 1970-01-01 UTC."""
+
+    due: int | None = None  # not before this time
+    expiry: int | None = None  # not from this time on
+    attempts: int | None = None  # how often it had been, when it was added
+    group: bytes | None = None  # one after another of those with this name
+
+
+NO_TERMS = Terms()
+
+
+class TermColumns(NamedTuple):
+    """The terms of a record's messages; each column has one for every message, or is empty."""
+
+    due: Sequence[int] = ()
+    expiry: Sequence[int] = ()
+    attempts: Sequence[int] = ()
+    groups: Sequence[bytes] = ()  # b"" for a message without one
+
+    def flags(self) -> int:
+        """Return the flags of the record."""
+        flags = (DUE if self.due else 0) | (EXPIRY if self.expiry else 0) | (ATTEMPTS if self.attempts else 0)
+        return flags | (GROUP if any(self.groups) else 0)
+
+    def of(self, index: int) -> Terms:
+        """Return the terms of the message at this place in the record."""
+        return Terms(
+            due=self.due[index] if self.due else None,
+            expiry=self.expiry[index] if self.expiry else None,
+            attempts=self.attempts[index] if self.attempts else None,
+            group=(self.groups[index] or None) if self.groups else None,
+        )
+
+
+WITHOUT_TERMS = TermColumns()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +139,11 @@ class Record:
     count: int
     number: int
     checksums: Sequence[int] = ()
-    hashes: Sequence[int] = ()
     sizes: Sequence[int] = ()
     property_sizes: Sequence[int] = ()
     numbers: Sequence[int] = ()
     first_times: Sequence[int] = ()
+    terms: TermColumns = WITHOUT_TERMS
     set_bytes: bytes = b""
 
     def checksum(self, index: int) -> int:
@@ -119,8 +168,7 @@ def padded(record: bytes) -> bytes:
     return record + padding(len(record))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
+class Added(NamedTuple):
     """Messages of one queue that one ADD record adds: what the record needs to know of them."""
 
     queue: bytes
@@ -130,44 +178,62 @@ class Added:
     flags: int = 0
     numbers: Sequence[int] = ()  # only of moved messages
     first_times: Sequence[int] = ()
+    terms: TermColumns = WITHOUT_TERMS
+    sizes: Sequence[int] = ()  # of the payloads, where they are known
 
 
 def encode_add(added: Added) -> bytes:
     """Return the record of the messages; the number of the first is filled in when it is known."""
-    payloads, properties, producer = added.payloads, added.properties, added.producer
+    payloads, properties, producer, terms = added.payloads, added.properties, added.producer, added.terms
     count = len(payloads)
-    flags = added.flags | (PRODUCER if producer else 0) | (PROPERTIES if properties is not None else 0)
+    if count == 1 and terms is WITHOUT_TERMS and not added.flags and (properties is None or properties[0]):
+        return encode_single(added.queue, payloads[0], b"" if properties is None else properties[0], producer)
+    flags = added.flags | (PRODUCER if producer else 0) | (PROPERTIES if properties is not None else 0) | terms.flags()
     head = RECORD.pack(Operation.ADD, flags, len(added.queue), len(producer), count, 0)
-    hashes = _column("Q", [xxh3(payload) for payload in payloads])
-    sizes = list(map(len, payloads))
-    parts = [head, hashes]
-    if properties is not None:
-        joined = [xxh3(b"".join(pair)) for pair in zip(properties, payloads, strict=True)]
-        parts = [head, _column("Q", joined), hashes]
+    sizes = added.sizes or list(map(len, payloads))
+    wholes = payloads if properties is None else map(add, properties, payloads)
+    parts = [head, _column("Q", list(map(xxh3, wholes)))]
     if flags & MOVED:
         parts += (_column("Q", added.numbers), _column("q", added.first_times))
+    parts += (_column("q", terms.due), _column("q", terms.expiry))
     if properties is None:
         parts.append(_column("I", sizes))
     else:
         property_sizes = list(map(len, properties))
-        parts += (_column("I", list(map(add, sizes, property_sizes))), _column("I", property_sizes))
-    return padded(b"".join((*parts, added.queue, producer)))
+        parts += (_column("I", map(add, sizes, property_sizes)), _column("I", property_sizes))
+    parts.append(_column("I", terms.attempts))
+    groups = terms.groups if flags & GROUP else ()
+    return padded(b"".join((*parts, bytes(map(len, groups)), added.queue, producer, *groups)))
 
 
-def _column(kind: str, numbers: Sequence[int]) -> bytes:
+def encode_single(queue: bytes, payload: Buffer, properties: bytes, producer: bytes) -> bytes:
+    """Return the record of one message that is added for the first time, likewise."""
+    flags, before, extra = PRODUCER if producer else 0, b"", len(producer)
+    if properties:
+        flags |= PROPERTIES
+        before = _PROPERTIES_SIZE.pack(len(properties))
+        payload = properties + payload
+    head = SINGLE.pack(Operation.ADD, flags, len(queue), extra, 1, 0, xxh3(payload), len(payload))
+    record = head + before + queue + producer
+    return record + _PADDING[-len(record) & 7]
+
+
+def _column(kind: str, numbers: Iterable[int]) -> bytes:
+    if isinstance(numbers, array) and numbers.typecode == kind and sys.byteorder == "little":
+        return numbers.tobytes()
     column = array(kind, numbers)
     if sys.byteorder == "big":
         column.byteswap()
     return column.tobytes()
 
 
-@lru_cache(64)
-def plain_columns(count: int) -> struct.Struct:
-    """Return the columns of an ADD of so many plain messages: their checksums, their sizes."""
-    return struct.Struct(f"<{count}Q{count}I")
+def single_removal(kind: int, queue: bytes) -> tuple[bytes, bytes]:
+    """Return what stands before the number and behind it in the record that removes one message."""
+    record = encode_removal(kind, queue, (0,))
+    return record[:RECORD_NUMBER_AT], record[RECORD_NUMBER_AT + NUMBER.size :]
 
 
-def encode_removal(kind: int, queue: bytes, numbers: Numbers) -> bytes:
+def encode_removal(kind: int, queue: bytes, numbers: Sequence[int] | Numbers) -> bytes:
     """Return the record that removes the numbers: ascending, without repetition, at least one."""
     coded = encode_set(numbers)
     head = RECORD.pack(kind, 0, len(queue), 0, len(numbers), int(numbers[0]))
@@ -175,7 +241,8 @@ def encode_removal(kind: int, queue: bytes, numbers: Numbers) -> bytes:
 
 
 def encode_put(key: bytes, value: bytes, checksum: int, *, moved: bool = False) -> bytes:
-    return padded(RECORD.pack(Operation.PUT, MOVED if moved else 0, len(key), 0, len(value), checksum) + key)
+    record = RECORD.pack(Operation.PUT, MOVED if moved else 0, len(key), 0, len(value), checksum) + key
+    return record + _PADDING[-len(record) & 7]
 
 
 def encode_drop(key: bytes) -> bytes:
@@ -186,10 +253,14 @@ def encode_gap(archive: bytes, lost: int) -> bytes:
     return padded(RECORD.pack(GAP_KIND, 0, len(archive), 0, 0, lost) + archive)
 
 
-def encode_set(numbers: Numbers) -> bytes:
+def encode_set(numbers: Sequence[int] | Numbers) -> bytes:
     """Return ascending numbers as run lengths and gaps; a single number needs no bytes at all."""
-    if len(numbers) == 1:
+    count = len(numbers)
+    if count == 1:
         return b""
+    if int(numbers[-1]) - int(numbers[0]) == count - 1:
+        return bytes((count,)) if count < 0x80 else _leb128(np.array([count], np.uint64))
+    numbers = np.asarray(numbers, np.uint64)
     breaks = np.flatnonzero(np.diff(numbers) != 1)
     starts = np.concatenate(([0], breaks + 1))
     ends = np.concatenate((breaks, [len(numbers) - 1]))
@@ -197,13 +268,6 @@ def encode_set(numbers: Numbers) -> bytes:
     values[0::2] = ends - starts + 1
     values[1::2] = numbers[starts[1:]] - numbers[ends[:-1]] - np.uint64(1)
     return _leb128(values)
-
-
-def encode_run(count: int) -> bytes:
-    """Return neighbouring numbers as `encode_set` does."""
-    if count == 1:
-        return b""
-    return bytes((count,)) if count < 0x80 else _leb128(np.array([count], np.uint64))
 
 
 def decode_set(first: int, count: int, coded: bytes) -> Numbers:
@@ -277,18 +341,19 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     TypeError where they are not text.
     """
     parts: list[bytes] = []
-    for pair in properties.items():
-        for text in pair:
-            if not isinstance(text, str):
-                raise TypeError(f"properties must map text to text, not to or from {type(text).__name__}")
-            try:
-                data = text.encode()
-            except UnicodeEncodeError as failure:
-                raise InvalidName(f"the property text {text!r} is not valid Unicode: {failure.reason}") from None
-            check_size(len(data), _PAIR_BYTES_MAX, "property text")
+    try:
+        for text in chain.from_iterable(properties.items()):
+            data = str.encode(text)
+            if len(data) > _PAIR_BYTES_MAX:
+                check_size(len(data), _PAIR_BYTES_MAX, "property text")
             parts += (_PAIR.pack(len(data)), data)
+    except UnicodeEncodeError as failure:
+        raise InvalidName(f"the property text {text!r} is not valid Unicode: {failure.reason}") from None
+    except TypeError:
+        raise TypeError(f"properties must map text to text, not to or from {type(text).__name__}") from None
     encoded = b"".join(parts)
-    check_size(len(encoded), PROPERTIES_BYTES_MAX, "properties")
+    if len(encoded) > PROPERTIES_BYTES_MAX:
+        check_size(len(encoded), PROPERTIES_BYTES_MAX, "properties")
     return encoded
 
 
@@ -329,39 +394,68 @@ def _decode_record(data: bytes, start: int) -> tuple[Record, int]:
         raise BadRecord("its name or its producer identifier is missing")
     if flags & (PRODUCER | WHOLE_COMMIT) == WHOLE_COMMIT:
         raise BadRecord("it speaks for its whole commit without a producer identifier")
-    if not count and kind <= Operation.DELETE:
-        raise BadRecord("it is about no message at all")
+    if flags & (MOVED | WHOLE_COMMIT) == MOVED | WHOLE_COMMIT:
+        raise BadRecord("it was moved, and speaks for its whole commit")
+    _check_numbers(kind, flags, count, number)
     at = start + RECORD.size
     columns: dict[str, Sequence[int]] = {}
     coded = b""
+    terms = WITHOUT_TERMS
     if kind == Operation.ADD:
         for name, code, width in _columns(flags):
             columns[name] = struct.unpack_from(f"<{count}{code}", data, at)
             at += count * width
+        if flags & TERMS:
+            due, expiry, attempts = (columns.pop(name, ()) for name in ("due", "expiry", "attempts"))
+            groups: Sequence[bytes] = ()
+            if flags & GROUP:
+                groups = _groups(data, at + count + name_size + producer_size, data[at : at + count])
+                at += count
+            terms = TermColumns(due, expiry, attempts, groups)
     elif kind in (Operation.DELIVER, Operation.DELETE):
         (size,) = SET_SIZE.unpack_from(data, at)
         coded = data[at + SET_SIZE.size : at + SET_SIZE.size + size]
         at += SET_SIZE.size + size
     name_end = at + name_size
-    end = name_end + producer_size
+    groups_at = name_end + producer_size
+    end = groups_at + sum(map(len, terms.groups))
     if end > len(data):
         raise BadRecord("it ends behind its frame")
     record = Record(
         kind=kind,
         flags=flags,
         name=data[at:name_end],
-        producer=data[name_end:end],
+        producer=data[name_end:groups_at],
         count=count,
         number=number,
         set_bytes=coded,
+        terms=terms,
         **columns,
     )
     return record, end + -(end - start) % 8
 
 
+def _check_numbers(kind: int, flags: int, count: int, number: int) -> None:
+    """Raise BadRecord where a count or a number is 0 and must not be, or is not and must be."""
+    if not count and kind <= Operation.DELETE:
+        raise BadRecord("it is about no message at all")
+    is_numbered = kind != Operation.DROP and not (kind == Operation.ADD and flags & MOVED)
+    if (count and kind in _WITHOUT_COUNT) or (number and not is_numbered):
+        raise BadRecord(f"its count {count} or its number {number} must be 0")
+
+
+def _groups(data: bytes, start: int, sizes: bytes) -> list[bytes]:
+    """Return the groups of a record's messages, whose names stand from a place on; BadRecord where none has one."""
+    if not any(sizes) or start + sum(sizes) > len(data):
+        raise BadRecord("the groups of its messages are not there")
+    return [data[at:end] for at, end in pairwise(accumulate(sizes, initial=start))]
+
+
 def is_gap(record: Record) -> bool:
     """Say whether it stands for what was lost. BadRecord for one that no repair has written."""
-    _check_names(record)
+    check_texts((record.name, record.producer))
+    if record.terms.groups:
+        check_texts(record.terms.groups)
     return record.kind == GAP_KIND
 
 
@@ -383,30 +477,37 @@ def check_record(record: Record) -> None:
         raise BadRecord("a message's number is behind the last possible one")
 
 
+def check_whole(added: Sequence[Record]) -> None:
+    """Raise BadRecord unless all ADD records of a commit that are not moved speak for the whole of it, or none does."""
+    is_whole = any(record.flags & WHOLE_COMMIT for record in added)
+    if is_whole and any(not one.flags & WHOLE_COMMIT or one.producer != added[0].producer for one in added):
+        raise BadRecord("only some of its messages are the whole commit of their producer identifier")
+
+
 def _highest(record: Record) -> int:
     return max(record.numbers) if record.flags & MOVED else record.number + record.count - 1
 
 
-def _check_names(record: Record) -> None:
-    check_texts((record.name, record.producer))
-
-
 def check_texts(texts: Sequence[bytes]) -> None:
-    """Raise BadRecord unless each of these names or producer identifiers is UTF-8."""
+    """Raise BadRecord unless each of these names, producer identifiers or groups is UTF-8."""
     try:
         str(b"\0".join(texts), "utf-8")
     except UnicodeDecodeError:
-        raise BadRecord("its name or its producer identifier is not UTF-8") from None
+        raise BadRecord("its name, its producer identifier or a group is not UTF-8") from None
 
 
-def _columns(flags: int) -> Iterator[tuple[str, str, int]]:
-    """Yield the columns of an ADD: the name, the code of a value, its bytes."""
-    yield "checksums", "Q", MESSAGE_CHECKSUM_BYTES
-    if flags & PROPERTIES:
-        yield "hashes", "Q", MESSAGE_CHECKSUM_BYTES
-    if flags & MOVED:
-        yield "numbers", "Q", MESSAGE_CHECKSUM_BYTES
-        yield "first_times", "q", MESSAGE_CHECKSUM_BYTES
-    yield "sizes", "I", MESSAGE_SIZE_BYTES
-    if flags & PROPERTIES:
-        yield "property_sizes", "I", MESSAGE_SIZE_BYTES
+@lru_cache(RECORD_FLAGS + 1)
+def _columns(flags: int) -> Sequence[tuple[str, str, int]]:
+    """Return the columns of an ADD up to the attempts: the name, the code of a value, its bytes."""
+    wide, narrow = MESSAGE_CHECKSUM_BYTES, MESSAGE_SIZE_BYTES
+    every = (
+        (0, "checksums", "Q", wide),
+        (MOVED, "numbers", "Q", wide),
+        (MOVED, "first_times", "q", wide),
+        (DUE, "due", "q", wide),
+        (EXPIRY, "expiry", "q", wide),
+        (0, "sizes", "I", narrow),
+        (PROPERTIES, "property_sizes", "I", narrow),
+        (ATTEMPTS, "attempts", "I", narrow),
+    )
+    return [(name, code, size) for flag, name, code, size in every if flags & flag == flag]

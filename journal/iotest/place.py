@@ -37,6 +37,7 @@ class Device:
     device: str | None  # the whole device, not its partition
     write_cache: str | None  # "write back": it may lose what was not flushed; "write through": it does not
     is_rotational: bool | None
+    physical_block_size: int | None  # what the device writes as a whole
     is_stacked: bool  # made of other devices, which are the ones that are flushed
     is_virtual_machine: bool
 
@@ -44,18 +45,20 @@ class Device:
         return asdict(self)
 
 
-def look_at(directory: Path) -> Device:
+def look_at(directory: Path, *, devices: Path = SYS_DEVICES) -> Device:
     """Return what the system says of the directory."""
     where = directory.resolve()
     mount = find_mount(parse_mounts(_text(MOUNTINFO) or ""), where)
-    device = _device(where, mount)
+    device = _device(where, mount, devices)
     rotational = _text(device / "queue/rotational") if device else None
+    block = (_text(device / "queue/physical_block_size") if device else None) or ""
     return Device(
         directory=str(where),
         mount=mount,
         device=device.name if device else None,
         write_cache=_text(device / "queue/write_cache") if device else None,
         is_rotational=None if rotational is None else rotational == "1",
+        physical_block_size=int(block) if block.isdecimal() and int(block) else None,
         is_stacked=device is not None and any(_entries(device / "slaves")),
         is_virtual_machine=" hypervisor" in (_text(CPUINFO) or ""),
     )
@@ -98,14 +101,14 @@ def find_mount(mounts: Iterable[Mount], directory: Path) -> Mount | None:
     return found
 
 
-def _device(directory: Path, mount: Mount | None) -> Path | None:
-    """Return the directory of the block device under /sys."""
+def _device(directory: Path, mount: Mount | None, devices: Path) -> Path | None:
+    """Return the directory of the block device under /sys: of a partition, the device it is a part of."""
     numbers = [directory.stat().st_dev]
     if mount is not None and mount.source.startswith("/dev/"):
         with contextlib.suppress(OSError):
             numbers.append(Path(mount.source).stat().st_rdev)  # the directory's own is not a device's on btrfs
     for number in numbers:
-        node = SYS_DEVICES / f"{os.major(number)}:{os.minor(number)}"
+        node = devices / f"{os.major(number)}:{os.minor(number)}"
         if node.exists():
             found = node.resolve()
             return found.parent if (found / "partition").exists() else found

@@ -13,6 +13,8 @@ What follows from the figures: how the journal's method compares, and whether th
     syncs returned, and the device, which can count, saw no flush        its cache still has the data
 
 One of them is enough. Syncing is never proven: the hints name who else could be cheating.
+
+And what the option `group_alignment` is for: at its default, a group may begin in a block that holds acknowledged ones.
 """
 
 import statistics
@@ -22,6 +24,7 @@ from dataclasses import asdict, dataclass
 from statistics import geometric_mean, median
 from typing import Any
 
+from oms_journal.journal.format.headers import ALIGNMENT_MAX, ALIGNMENT_MIN
 from oms_journal.journal.iotest.methods import NotHere
 from oms_journal.journal.iotest.place import Device
 
@@ -105,6 +108,37 @@ def _hints(place: Device, facts: SyncFacts | None) -> Iterable[str]:
         yield "a disk that turns does not sync so fast: a cache answers; make sure that it survives a power cut"
     if place.write_cache == "write through":
         yield f"{place.device} says that its write cache needs no flush; that is true only of a protected one"
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentAdvice:
+    """What the option `group_alignment` has to do with the device's physical block."""
+
+    physical_block_size: int | None
+    default: int
+    needed: int | None  # with it no block is shared; None: the block is unknown, or too large for the option
+    text: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def advise_alignment(place: Device) -> AlignmentAdvice:
+    """Return what the option's default needs of the place, and which value does not need it."""
+    block = place.physical_block_size
+    size = f"{block} bytes" if block else "unknown"
+    needed = block if block and block <= ALIGNMENT_MAX else None
+    if needed:
+        instead = f"With group_alignment={needed} that does not happen, and files are larger."
+    elif block:
+        instead = f"The option goes up to {ALIGNMENT_MAX}, so no value prevents that here."
+    else:
+        instead = f"With the block's size (up to {ALIGNMENT_MAX}) that does not happen, and files are larger."
+    text = (
+        f"The device's physical block: {size}. With the option group_alignment at {ALIGNMENT_MIN}, its default, oms "
+        f"writes into blocks that hold acknowledged messages, which a power cut must leave old or new. {instead}"
+    )
+    return AlignmentAdvice(block, ALIGNMENT_MIN, needed, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +367,7 @@ class Report:
     place: Device
     free_bytes: int
     sync: SyncVerdict
+    alignment: AlignmentAdvice
     comparison: Comparison | None
     appends: tuple[AppendResult, ...]
     unsynced: tuple[AppendResult, ...]
@@ -348,6 +383,7 @@ class Report:
         return {
             "place": self.place.as_dict() | {"free_bytes": self.free_bytes},
             "sync": self.sync.as_dict(),
+            "group_alignment": self.alignment.as_dict(),
             "comparison": self.comparison.as_dict() if self.comparison else None,
             "appends": [result.as_dict() for result in self.appends],
             "unsynced": [result.as_dict() for result in self.unsynced],

@@ -12,14 +12,17 @@ from pathlib import Path
 import xxhash
 
 from oms_journal.journal import names
-from oms_journal.journal.disk import Disk, DiskFile
+from oms_journal.journal.disk import Buffer, Disk, DiskFile
 from oms_journal.journal.errors import FormatError, NewerFormat
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import (
     TRAILER,
+    TRAILER_MAGIC_OF_VERSION_1,
     BadFooter,
     FooterColumns,
     Summary,
+    check_order,
+    check_ranges,
     decode_columns,
     decode_contents,
     decode_summary,
@@ -29,6 +32,9 @@ from oms_journal.journal.format.headers import (
     HEADER_COPIES,
     HEADER_SIZE,
     HEADERS_SIZE,
+    MAGIC_OF_VERSION_1,
+    SECOND_HEADER_OF_VERSION_1_AT,
+    WRITTEN_BY_VERSION_1,
     BadHeader,
     FileHeader,
     decode_header,
@@ -56,12 +62,20 @@ class Footer:
         except BadRecord as failure:
             raise FormatError(self.path, self.summary.start, str(failure)) from failure
 
-    def checked(self) -> "Footer | BadFooter":
-        """Return this footer where its columns agree with one another, else what is wrong with it."""
+    def checked(self, *, with_ranges: bool = False) -> "Footer | BadFooter":
+        """Return this footer where its columns agree with one another, else what is wrong with it.
+
+        To hold its ranges against its columns takes further passes over these.
+        """
         try:
-            self.contents()
-        except FormatError as failure:
-            return BadFooter(failure.reason)
+            contents = decode_contents(self.data, self.summary)
+            assert isinstance(contents.columns, FooterColumns)
+            check_order(contents.columns, self.summary)
+            contents.removal_sets()
+            if with_ranges:
+                check_ranges(contents)
+        except BadRecord as failure:
+            return BadFooter(str(failure))
         return self
 
     def columns(self) -> FooterColumns:
@@ -75,10 +89,20 @@ class DataFile:
     """One data file or archive, opened read-only. `close` it."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
+        self._begin(disk.open(path), path)
+
+    @classmethod
+    def opened(cls, file: DiskFile, path: Path) -> "DataFile":
+        """Return one that reads what somebody else has open, and closes."""
+        found = cls.__new__(cls)
+        found._begin(file, path)
+        return found
+
+    def _begin(self, file: DiskFile, path: Path) -> None:
         self.path = path
         name = names.parse(path.name)
         self._sequence = name.sequence if isinstance(name, DataFileName | ArchiveName) else 0
-        self.file: DiskFile = disk.open(path)
+        self.file = file
         self._size: int | None = None
 
     def __enter__(self) -> "DataFile":
@@ -103,7 +127,16 @@ class DataFile:
         for header in found:
             if isinstance(header, BadHeader) and header.version is not None:
                 raise NewerFormat(self.path, 0, header.reason)
+        if not any(isinstance(header, FileHeader) for header in found) and self._is_of_version_1(data):
+            raise NewerFormat(self.path, 0, WRITTEN_BY_VERSION_1)
         return found
+
+    def _is_of_version_1(self, data: Buffer) -> bool:
+        """Say whether that version's magic stands where its second header, or the end of its footer, has it."""
+        size = self.file.size()
+        end = self.file.read(len(TRAILER_MAGIC_OF_VERSION_1), max(0, size - len(TRAILER_MAGIC_OF_VERSION_1)))
+        second = data[SECOND_HEADER_OF_VERSION_1_AT:]
+        return bytes(second[: len(MAGIC_OF_VERSION_1)]) == MAGIC_OF_VERSION_1 or end == TRAILER_MAGIC_OF_VERSION_1
 
     def header(self) -> FileHeader | BadHeader:
         """Return the header by its first good copy, the footer's included."""

@@ -5,16 +5,14 @@ Pure: bytes and what the neighbours say go in. Recovery asks it before it repair
 a place is       when
 vouched for      a good frame says `synced` behind its beginning, or the file's end is known (from its footer or its
                  successor), or the file before it names it and it is the first place, or it cannot be read
-padding          it is bad and too short for a frame, or the frames before and behind it are of neighbouring commits
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
+from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import (
     TRAILER,
     BadFooter,
@@ -25,55 +23,37 @@ from oms_journal.journal.format.footer import (
     trailer_size,
 )
 from oms_journal.journal.format.frames import (
-    COMMIT_WORD,
-    COUNTS_WORD,
-    FRAME_CHECKSUM_AT,
-    FRAME_COMMIT_AT,
-    FRAME_LENGTH_AT,
     FRAME_SIZE,
-    FRAME_SYNCED_AT,
     FRAME_WORDS,
     GAP,
-    HIGH_HALF,
-    OWNER_WORD,
     SIZES_WORD,
     SYNCED_WORD,
     WORD_BYTES,
     FrameHeader,
     are_possible,
     decode_frame,
-    length_at,
-    number_at,
     words_of,
 )
-from oms_journal.journal.format.headers import (
-    ALIGNMENT_MAX,
-    ALIGNMENT_MIN,
-    HEADERS_SIZE,
-    SECTOR_BYTES,
-    FileHeader,
-    align,
-)
+from oms_journal.journal.format.headers import ALIGNMENT_MAX, FRAMES_AT, HEADERS_SIZE, Ending, FileHeader, align
 from oms_journal.journal.reading.walk import BadRange, Span, Walk, walk
 
 UNREADABLE = "it cannot be read"
 PROMISED_BYTES = 128  # of a file of which nothing is left: its first group took as much, and a gap frame fits
-PLACES_MAX = 4096  # where a frame that went astray may belong: within 2 MiB
-_ALIGNMENTS = tuple(ALIGNMENT_MIN << shift for shift in range((ALIGNMENT_MAX // ALIGNMENT_MIN).bit_length()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """What is known of a file before its frames are looked at."""
 
-    path: Path
+    sequence: int
     identity: int
-    header: FileHeader | None  # None where neither copy is good
-    alignment: int  # of its neighbours, for a file without a header
     end: int | None  # of its frames, as its successor says
     is_promised: bool = False  # the file before it names it: its first group was durable
-    start: int = 0  # frames before this offset are known already
+    alignment: int = ALIGNMENT_MAX  # of its groups; the most it can be, without a header
+    start: int = FRAMES_AT  # frames before this offset are known already
     unreadable: Sequence[tuple[int, int]] = ()  # ranges of bytes that could not be read, and are not zeros
+    header: FileHeader | None = None  # None where no copy of it is good
+    floor: int = 0  # no message is added with a lower number: files before this one have those
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +72,16 @@ class Evidence:
 def gather(data: bytes, expected: Expected, footer: Summary | BadFooter | None) -> Evidence:
     """Walk the file's bytes; `footer` is what stands at its end, good or not."""
     end = expected.end if expected.end is not None else footer.end if isinstance(footer, Summary) else None
-    span = _span(data, expected, len(data) if end is None else end)
+    limit = len(data) if end is None else end
+    span = Span(
+        sequence=expected.sequence,
+        identity=expected.identity,
+        limit=limit,
+        start=expected.start,
+        alignment=expected.alignment,
+        header=expected.header,
+        floor=expected.floor,
+    )
     sealed_at = _sealed_at(data)
     if end is None and sealed_at is not None and sealed_at >= span.start:
         span = replace(span, limit=sealed_at)
@@ -101,10 +90,12 @@ def gather(data: bytes, expected: Expected, footer: Summary | BadFooter | None) 
     found = walk(data, span) if end is None else _walk_up_to(end, data, span)
     if end is None and span.limit == sealed_at:
         # A footer is written behind the last frame: what stands before it was durable, readable or not.
-        end = found.end if align(found.end, span.alignment) == sealed_at else sealed_at
-    footer_at = align(found.end if end is None else end, span.alignment)
+        end = sealed_at
+    footer_at = found.end if end is None else end
     if footer is None and footer_at == sealed_at:
         footer = BadFooter("the file was cut to its length, yet its footer has no good end")
+    if footer is None and found.has_gaps and _was_repaired(found):
+        footer = BadFooter("an earlier repair put gaps in it, and the footer that came with them is gone")
     if end is None and begins_footer(data, footer_at):
         found = walk(data, replace(span, limit=found.end))  # a footer that was begun is no torn frame
     vouched = found.vouched() if end is None else end
@@ -136,14 +127,14 @@ def _with_hidden(data: bytes, expected: Expected, evidence: Evidence) -> Evidenc
     Behind a place that can be read, and is torn, nothing was. Where the next group would begin, zeros that can be read
     say that there was none.
     """
-    found, vouched, alignment = evidence.found, evidence.vouched, evidence.span.alignment
+    found, vouched = evidence.found, evidence.vouched
     ranges = [replace(bad, reason=UNREADABLE) if _meets(expected, bad) else bad for bad in evidence.ranges]
     ends = {frame.offset: frame.end for frame in found.frames}
     payloads = [BadRange(bad.frame, ends[bad.frame], UNREADABLE) for bad in found.bad_payloads]
     for place in sorted([*ranges, *payloads], key=lambda bad: bad.start):
         if place.start < vouched:
             continue
-        if not _meets(expected, place) or not any(data[place.start : align(place.start, alignment) + FRAME_SIZE]):
+        if not _meets(expected, place) or not any(data[place.start : place.start + FRAME_SIZE]):
             break
         vouched = place.start + 1
     return replace(evidence, ranges=ranges, vouched=vouched)
@@ -154,123 +145,59 @@ def _meets(expected: Expected, place: BadRange) -> bool:
     return any(low < place.end and place.start < high for low, high in expected.unreadable)
 
 
-def is_padding(bad: BadRange, found: Walk, header: FileHeader | None, alignment: int) -> bool:
-    """Say whether a bad range held nothing: it lies between frames of neighbouring commits, where a group may begin."""
-    place = bisect_left(found.frames, bad.end, key=lambda frame: frame.offset)
-    if place == len(found.frames) or bad.is_frame:
-        return False
-    if bad.size < FRAME_SIZE:
-        return True
-    before = found.frames[bisect_right(found.frames, bad.start, key=lambda frame: frame.offset) - 1] if place else None
-    behind = found.frames[place]
-    if before is None or before.offset > bad.start:
-        first = header.next_commit if header is not None and bad.start == header.start() else None
-        return not behind.flags & GAP and behind.commit == first
-    is_next = not (before.flags | behind.flags) & GAP and behind.commit == before.commit + 1
-    return is_next and behind.offset % alignment == 0
+def first_identity(data: bytes, sequence: int) -> int | None:
+    """Return whose a file is by its first frame, None without a good one: asked where nothing else tells."""
+    frame = decode_frame(data, FRAMES_AT, sequence=sequence, identity=None)
+    return frame.identity if isinstance(frame, FrameHeader) else None
 
 
-def looks_written(data: bytes, *, since: int = 0, others: Sequence[tuple[int, int]] = ()) -> bool:
-    """Say whether a file whose identity is unknown held more than its first group.
+def was_written_on(data: bytes, sequence: int) -> bool:
+    """Say whether a file whose identity is not known had more than one group.
 
-    Its frames cannot be verified. What looks like one, of a commit numbered `since` or higher, and says that what
-    stands before it was durable, is taken for one; lower numbers are those of a file whose blocks this one has got. Of
-    the `others` of the directory, their first commit and identity are given: a write of theirs may have gone astray.
+    A frame stands in it that was written for a file of this number and this place, and says that what stands before it
+    was durable. Whose it is nobody can tell.
     """
-    words = words_of(data, HEADERS_SIZE)
+    words = words_of(data, FRAMES_AT)
     count = len(words) - FRAME_WORDS + 1
     if count <= 0:
         return False
-    fields = SIZES_WORD, COMMIT_WORD, OWNER_WORD, SYNCED_WORD, COUNTS_WORD
-    sizes, commit, owner, synced, counts = (words[field : field + count] for field in fields)
-    offsets = HEADERS_SIZE + WORD_BYTES * np.arange(count, dtype=np.uint64)
-    plausible = are_possible(sizes)
-    plausible &= (owner > 0) & (commit > 0) & (commit >= since) & (counts >> HIGH_HALF <= GAP)
-    found = np.flatnonzero(plausible & (synced > HEADERS_SIZE) & (synced <= offsets))
-    places = (
-        int(offsets[place]) for place in found.tolist() if _follows(data, int(synced[place]), int(offsets[place]))
-    )
-    return any(not _is_of_another(data, place, others) for place in places)
+    plausible = are_possible(words[SIZES_WORD : SIZES_WORD + count])
+    synced = words[SYNCED_WORD : SYNCED_WORD + count]
+    offsets = FRAMES_AT + WORD_BYTES * np.arange(count, dtype=np.uint64)
+    plausible &= (synced > FRAMES_AT) & (synced <= offsets)  # no frame knows of what stands behind it
+    for place in np.flatnonzero(plausible).tolist():
+        frame = decode_frame(data, FRAMES_AT + WORD_BYTES * place, sequence=sequence, identity=None)
+        if isinstance(frame, FrameHeader):
+            return True
+    return False
 
 
-def _is_of_another(data: bytes, offset: int, others: Sequence[tuple[int, int]]) -> bool:
-    """Say whether a frame is another file's, or without its checksum and followed by one that is.
+def ends_as(contents: Contents | Summary, identity: int, named: Ending) -> bool:
+    """Say whether a file ends where, and as, its successor says."""
+    ending = (identity, contents.end, contents.last_commit, contents.chain)
+    return ending == (named.identity, named.end, named.commit, named.chain)
 
-    What goes astray are sectors: the first of them may begin behind the checksum of a frame.
+
+def counts(footer: Summary, identity: int, named: Ending | None) -> bool:
+    """Say whether a good footer stands for frames that have rotted: it is the file's, and ends as its successor says.
+
+    That the file's checksum is not right, since something in it has rotted, does not matter.
     """
-    length = length_at(data, offset)
-    checksum = data[offset + FRAME_CHECKSUM_AT : offset + FRAME_LENGTH_AT]
-    is_without = not any(checksum) and offset + length + FRAME_SIZE <= len(data)
-    return _is_good_elsewhere(data, offset, others) or (
-        is_without and length >= FRAME_SIZE and _is_good_elsewhere(data, offset + length, others)
-    )
+    if footer.header.identity != identity or (named is not None and footer.end != named.end):
+        return False
+    return named is None or footer.has_gaps or ends_as(footer, identity, named)
 
 
-def _is_good_elsewhere(data: bytes, offset: int, others: Sequence[tuple[int, int]]) -> bool:
-    """Say whether a frame is good at the place where another file has, or should have, its commit."""
-    commit, synced = number_at(data, offset + FRAME_COMMIT_AT), number_at(data, offset + FRAME_SYNCED_AT)
-    _, identity = max((other for other in others if other[0] <= commit), default=(0, 0))
-    first = synced + (offset - synced) % SECTOR_BYTES  # a frame lies behind what was durable when it was written
-    places = range(first, first + PLACES_MAX * SECTOR_BYTES, SECTOR_BYTES)
-    found = (decode_frame(data, offset, identity=identity + place - offset) for place in places)
-    return any(isinstance(frame, FrameHeader) for frame in found)
+def lost_in(found: Walk, bad: Iterable[BadRange] = ()) -> list[tuple[int, int]]:
+    """Return where a walked file has no good frame: bad ranges, and what earlier repairs have put in their places."""
+    gaps = {(frame.offset, frame.end) for frame in found.frames if frame.flags & GAP}
+    return sorted(gaps.union((one.start, one.end) for one in bad))
 
 
-def _follows(data: bytes, synced: int, offset: int) -> bool:
-    """Say whether a frame belongs here: its group begins behind what was durable, and leads up to it frame by frame."""
-    return any(_leads(data, align(synced, one), offset) for one in _ALIGNMENTS)
-
-
-def _leads(data: bytes, at: int, offset: int) -> bool:
-    while at < offset:
-        length = length_at(data, at)
-        if length < FRAME_SIZE or length % 8:
-            return False
-        at += length
-    return at == offset
-
-
-def _span(data: bytes, expected: Expected, limit: int) -> Span:
-    """Return what to walk; without a header the alignment is the first one that leaves the least over."""
-    header, path, identity = expected.header, expected.path, expected.identity
-    if header is not None:
-        alignment = header.alignment
-        if expected.end is not None and expected.end != header.start():
-            alignment = alignment_of_gap(alignment, expected.end)  # it is another file's header, put in its place
-        start = max(align(HEADERS_SIZE, alignment), expected.start)
-        return Span(path=path, identity=identity, start=start, limit=limit, alignment=alignment, owner=header.owner)
-    spans = [
-        Span(path=path, identity=identity, start=align(HEADERS_SIZE, one), limit=limit, alignment=one)
-        for one in (expected.alignment, *_ALIGNMENTS)
-    ]
-    left: list[int] = []
-    for span in spans:
-        found = walk(data, span)
-        left.append(_left_over(data, found, span))
-        if found.frames and not left[-1]:
-            return span
-    return min(zip(left, spans, strict=True), key=lambda one: (one[0], one[1].start))[1]
-
-
-def _left_over(data: bytes, found: Walk, span: Span) -> int:
-    """Return how many bytes are no frames; where the first group may have begun earlier, what stands before it, too.
-
-    That counts for a byte more than it has: frames that were lost there are told as lost only by a walk from there.
-    Zeros before the first place say that it is the first one only where a frame stands there that knows of none before.
-    """
-    first = found.frames[0] if found.frames else None
-    is_first = first is not None and first.offset == span.start and (first.synced <= HEADERS_SIZE or first.flags & GAP)
-    is_clean = is_first and not any(data[HEADERS_SIZE : min(span.start, span.limit)])
-    before = 0 if is_clean else span.start - HEADERS_SIZE + 1
-    return before + sum(bad.size for bad in found.bad_ranges if not bad.is_frame)
-
-
-def alignment_of_gap(alignment: int, end: int) -> int:
-    """Return this alignment where a file that is one gap up to `end` can have it, else the smallest one.
-
-    It is the neighbours', and the file's own may have been less: then its frames began before theirs could.
-    """
-    return alignment if align(HEADERS_SIZE, alignment) + FRAME_SIZE <= end else ALIGNMENT_MIN
+def _was_repaired(found: Walk) -> bool:
+    """Say whether a repair wrote the file, which writes gap frames and a footer at once."""
+    not_understood = found.not_understood()
+    return any(frame.flags & GAP and frame.offset not in not_understood for frame in found.frames)
 
 
 def _limit_of_bad_footer(data: bytes, span: Span) -> int:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from oms_journal.journal.disk import DiskFile
-from oms_journal.journal.errors import MessageDamaged
+from oms_journal.journal.errors import FormatError, MessageDamaged
 from oms_journal.journal.format.frames import (
     FRAME_LENGTH_AT,
     FRAME_META_AT,
@@ -31,14 +31,30 @@ from oms_journal.journal.format.frames import (
     BadFrame,
     FrameHeader,
     decode_frame,
+    seed_of,
 )
 from oms_journal.journal.format.headers import xxh3
-from oms_journal.journal.format.plain import PLAIN, PLAIN_MARK
-from oms_journal.journal.format.records import BadRecord, Record, decode_properties, decode_records
+from oms_journal.journal.format.plain import FIRST, PLAIN, PLAIN_MARK
+from oms_journal.journal.format.records import (
+    PRODUCER,
+    PROPERTIES,
+    TERMS,
+    WHOLE_COMMIT,
+    WITHOUT_TERMS,
+    BadRecord,
+    Record,
+    TermColumns,
+    Terms,
+    decode_properties,
+    decode_records,
+)
 from oms_journal.journal.operations import Operation
+from oms_journal.journal.reading.datafile import DataFile, Footer
 
 READ_BYTES = 4096  # the first read of a frame: header and records of most, and a small payload
+SINGLE_BYTES = 512  # besides what the index knows of a message: its frame's header and first record, most of them
 WINDOW_BYTES = 256 << 10  # read at once when many messages are wanted in order
+AHEAD = (1023, 127, 16)  # so many messages ahead are in one window, where they lie so near
 KEPT_BYTES_MAX = 32 << 20  # of the contents of frames, in memory for one database
 FRAME_KEPT_BYTES_MAX = 24 << 20  # of one: a million messages of a commit take 20 MB, with properties 24
 FRAME_KEPT_MIN = 4  # messages and values; a frame with fewer is read again as fast
@@ -61,6 +77,49 @@ class Message(NamedTuple):
     def added_at(self) -> datetime:
         """The time when the message was added, by the clock of the machine that added it."""
         return EPOCH + timedelta(microseconds=self.added_us)
+
+    @property
+    def attempts(self) -> int:
+        """How often it was handed out in vain, as far as whoever read it knows; 0 for one that was never taken."""
+        return 0
+
+
+class MessageOnTerms(Message):
+    """A message that was added with terms. For the layers of the engine: they are no part of what it is compared by."""
+
+    terms: Terms
+
+    @classmethod
+    def of(cls, message: Message, terms: Terms) -> "MessageOnTerms":
+        found = cls(*message)
+        found.terms = terms
+        return found
+
+    @property
+    def attempts(self) -> int:
+        return self.terms.attempts or 0
+
+
+def record_key(message: Message) -> tuple[object, ...]:
+    """Return what messages have in common that one ADD record can add again."""
+    if not isinstance(message, MessageOnTerms):
+        return message.queue, message.producer_id
+    terms = message.terms
+    has = [value is not None for value in (terms.due, terms.expiry, terms.attempts)]
+    return message.queue, message.producer_id, *has
+
+
+def term_columns(messages: Sequence[Message]) -> TermColumns:
+    """Return the terms of messages with one `record_key`."""
+    given = [message.terms for message in messages if isinstance(message, MessageOnTerms)]
+    if not given:
+        return WITHOUT_TERMS
+    return TermColumns(
+        due=[one.due for one in given if one.due is not None],
+        expiry=[one.expiry for one in given if one.expiry is not None],
+        attempts=[one.attempts for one in given if one.attempts is not None],
+        groups=[one.group or b"" for one in given],
+    )
 
 
 class Stored(NamedTuple):
@@ -87,9 +146,16 @@ class FrameContents(NamedTuple):
     checksums: Sequence[int]
     property_sizes: Sequence[int]
     first_times: Sequence[int]
+    terms: Mapping[int, TermColumns]  # of those ADD records that have any, by their place among these
     ends: Sequence[int]  # of each ADD record, the place behind its last message
     names: Sequence[tuple[bytes, bytes]]  # of each ADD record, its queue and producer identifier
     values: Mapping[bytes, Stored]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all its messages were added by one record, without properties, identifier and terms."""
+        is_bare = not (any(self.property_sizes) or self.first_times or self.terms)
+        return is_bare and len(self.names) == 1 and not self.names[0][1]
 
     def place(self, number: int) -> int | None:
         """Return the message's place in the columns; None when the frame does not hold it."""
@@ -101,7 +167,8 @@ class FrameContents(NamedTuple):
         columns = (self.numbers, self.order, self.starts, self.sizes, self.checksums, self.property_sizes)
         names = sum(200 + len(queue) + len(producer) for queue, producer in self.names)
         values = sum(400 + len(key) for key in self.values)
-        return 1000 + sum(map(sys.getsizeof, (*columns, self.first_times))) + names + values
+        terms = sum(1000 + sum(map(sys.getsizeof, (*one, *set(one.groups)))) for one in self.terms.values())
+        return 1000 + sum(map(sys.getsizeof, (*columns, self.first_times))) + names + values + terms
 
 
 class KeptFrames:
@@ -114,12 +181,12 @@ class KeptFrames:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards changes of what is kept, together with its bytes
         # By the file's identity and the frame's offset, with the bytes it takes.
-        self._frames: OrderedDict[tuple[int, int], tuple[FrameContents, int]] = OrderedDict()
+        self.frames: OrderedDict[tuple[int, int], tuple[FrameContents, int]] = OrderedDict()
         self._bytes = 0
 
     def find(self, identity: int, offset: int) -> FrameContents | None:
         """Return what is kept of the frame at that offset of the file with that identity."""
-        kept = self._frames.get((identity, offset))
+        kept = self.frames.get((identity, offset))
         return None if kept is None else kept[0]
 
     def keep(self, identity: int, contents: FrameContents) -> None:
@@ -130,17 +197,17 @@ class KeptFrames:
         if size > FRAME_KEPT_BYTES_MAX:
             return
         with self._lock:
-            if (identity, contents.offset) not in self._frames:
+            if (identity, contents.offset) not in self.frames:
                 self._bytes += size  # first, so that an exception of a signal's handler leaves no less than there is
-                self._frames[identity, contents.offset] = contents, size
-            while self._frames and self._bytes > KEPT_BYTES_MAX:
-                self._bytes -= self._frames.popitem(last=False)[1][1]
+                self.frames[identity, contents.offset] = contents, size
+            while self.frames and self._bytes > KEPT_BYTES_MAX:
+                self._bytes -= self.frames.popitem(last=False)[1][1]
 
     def forget(self, identity: int) -> None:
         """Give up what is kept of a file that nobody will read again."""
         with self._lock:
-            for key in [key for key in self._frames if key[0] == identity]:
-                self._bytes -= self._frames.pop(key)[1]
+            for key in [key for key in self.frames if key[0] == identity]:
+                self._bytes -= self.frames.pop(key)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +219,51 @@ class Source:
     identity: int
     sequence: int
     kept: KeptFrames = field(default_factory=KeptFrames)
+    seed: int = field(init=False)  # of its frames' checksums, before the offset is added
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", seed_of(self.sequence))
+
+
+def single_message(source: Source, data: bytes, place: tuple[int, int, int]) -> Message | None:
+    """Return the message of a (number, frame offset, size) from the bytes at that offset, verified.
+
+    Only where its frame begins by adding it alone: None for a frame that holds anything else, that the bytes hold in
+    part, or that has rotted. `FrameReader` reads each of these, or says what is wrong.
+    """
+    number, offset, size = place
+    if len(data) < FIRST.size:
+        return None
+    fields = FIRST.unpack_from(data)
+    checksum, length, meta, identity, time, kind, flags, name_size, extra, count, first, payload_hash, its_size = fields
+    start = FRAME_SIZE + meta
+    end = start + size
+    if first != number or its_size != size or count != 1 or kind != Operation.ADD or flags & _NOT_SINGLE:
+        return None
+    if identity != source.identity or end > len(data) or end - FRAME_SIZE > length or not name_size:
+        return None
+    payload, sequence, at = data[start:end], source.sequence, FIRST.size
+    if xxh3(data[FRAME_LENGTH_AT:start], (source.seed + offset) & SEED_MASK) != checksum:
+        return None
+    if xxh3(payload) != payload_hash:
+        return None
+    try:
+        if not flags:
+            queue = data[at : at + name_size].decode()
+            return tuple.__new__(Message, (number, queue, payload, {}, time, None, sequence, offset))
+        split = 0
+        if flags & PROPERTIES:
+            (split,) = META.unpack_from(data, at)
+            at += META.size
+        queue = data[at : at + name_size].decode()
+        producer = data[at + name_size : at + name_size + extra].decode() or None
+        properties = decode_properties(payload[:split])
+    except ValueError:
+        return None
+    return Message(number, queue, payload[split:], properties, time, producer, sequence, offset)
+
+
+_NOT_SINGLE = 255 & ~(PROPERTIES | PRODUCER | WHOLE_COMMIT)
 
 
 class FrameReader:
@@ -170,13 +282,21 @@ class FrameReader:
 
         Frames of one plain message are read here, without a call of our own for each: they are most.
         """
-        sequence, identity, queues = self._source.sequence, self._source.identity, self._queues
+        sequence, queues = self._source.sequence, self._queues
+        file_seed, mine = self._source.seed, self._source.identity
         unpack, hashed, make, head_size = PLAIN.unpack_from, xxh3, tuple.__new__, PLAIN.size
         data, base = self._data, self._base
         self._reads_ahead = len(wanted) > 1
+        behind = 0  # the first that was not yielded together with others
         for index, (number, offset) in enumerate(wanted):
+            if index < behind:
+                continue
             if self._frame is not None and self._frame.offset == offset:
-                yield self._message(number, offset)  # the window may have moved on, behind the frame's start
+                behind = index + 1
+                while behind < len(wanted) and wanted[behind][1] == offset:
+                    behind += 1
+                yield from self._of_one_frame(wanted[index:behind])
+                data, base = self._data, self._base  # the window may have moved on, behind the frame's start
                 continue
             at = offset - base
             if not 0 <= at <= len(data) - head_size:
@@ -184,11 +304,12 @@ class FrameReader:
                 data, base, at = self._data, self._base, offset - self._base
             if at <= len(data) - head_size:
                 fields = unpack(data, at)
-                checksum, length, meta, time, kind, name_size, first, payload_hash, size = fields
+                checksum, length, meta, identity, time, kind, name_size, first, payload_hash, size = fields
                 start = at + FRAME_SIZE + meta
-                if kind == PLAIN_MARK and first == number and at + length <= len(data) and size <= length:
+                is_it = kind == PLAIN_MARK and identity == mine and first == number
+                if is_it and at + length <= len(data) and size <= length:
                     payload = data[start : start + size]
-                    seed = (identity + offset) & SEED_MASK
+                    seed = (file_seed + offset) & SEED_MASK
                     if hashed(data[at + FRAME_LENGTH_AT : start], seed) == checksum and hashed(payload) == payload_hash:
                         name = data[at + head_size : at + head_size + name_size]
                         if queue := queues.get(name) or self._queue(name):
@@ -196,6 +317,37 @@ class FrameReader:
                             continue
             yield self._message(number, offset)
             data, base = self._data, self._base
+
+    def _of_one_frame(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Message | MessageDamaged]:
+        """Yield messages of the frame that was read last.
+
+        Neighbours in a commit of plain messages are cut out of one read, without a call of our own for each.
+        """
+        frame = self._frame
+        assert frame is not None
+        (first, offset), last = wanted[0], wanted[-1][0]
+        numbers, starts, sizes = frame.numbers, frame.starts, frame.sizes
+        is_run = isinstance(numbers, range) and len(wanted) == last - first + 1 and first in numbers and last in numbers
+        if len(wanted) == 1 or not is_run or not frame.is_plain:
+            yield from (self._message(number, offset) for number, _ in wanted)
+            return
+        low = first - numbers[0]
+        start, size = starts[low], starts[low + len(wanted) - 1] + sizes[low + len(wanted) - 1] - starts[low]
+        if size > WINDOW_BYTES:
+            yield from (self._message(number, offset) for number, _ in wanted)
+            return
+        if not self._covers(start, size):
+            self._load(start, size)
+        data, base, time, sequence = self._data, self._base, frame.time, self._source.sequence
+        queue = self._queue(frame.names[0][0])
+        places = range(low, low + len(wanted))
+        for (number, _), place in zip(wanted, places, strict=True):
+            at = starts[place] - base
+            payload = data[at : at + sizes[place]]
+            if xxh3(payload) == frame.checksums[place] and queue:
+                yield tuple.__new__(Message, (number, queue, payload, {}, time, None, sequence, offset))
+            else:
+                yield self._message(number, offset)
 
     def _queue(self, name: bytes) -> str:
         """Return the name as text and remember it; nothing where it is none, which whoever reads the records tells."""
@@ -206,9 +358,13 @@ class FrameReader:
 
     def _load_for(self, wanted: Sequence[tuple[int, int]], index: int) -> None:
         """Read from the frame on: as much as is worth it for what is wanted next."""
-        offset = wanted[index][1]
-        near = wanted[min(index + 16, len(wanted) - 1)][1]
-        self._load(offset, WINDOW_BYTES if 0 < near - offset < WINDOW_BYTES else READ_BYTES)
+        offset, last = wanted[index][1], len(wanted) - 1
+        for ahead in AHEAD:
+            size = wanted[min(index + ahead, last)][1] - offset
+            if 0 < size < WINDOW_BYTES:
+                self._load(offset, size + READ_BYTES)
+                return
+        self._load(offset, READ_BYTES)
 
     def _covers(self, offset: int, size: int) -> bool:
         return self._base <= offset and offset + size <= self._base + len(self._data)
@@ -226,8 +382,23 @@ class FrameReader:
             return MessageDamaged(number, source.path, offset, "the frame does not hold this message")
         return self._extract(found, place)
 
+    def added_us(self, number: int, offset: int) -> int | None:
+        """Return when the message was added; None where its frame cannot be read. Its bytes are not looked at."""
+        found = self._contents(offset)
+        place = None if isinstance(found, BadFrame) else found.place(number)
+        if place is None or isinstance(found, BadFrame):
+            return None
+        return found.first_times[place] if found.first_times else found.time
+
     def value(self, key: bytes, offset: int) -> bytes | BadFrame:
-        """Return the value that the frame puts under the key, verified."""
+        """Return the value that the frame puts under the key, verified; where it has rotted, the footer's copy."""
+        found = self._value(key, offset)
+        if isinstance(found, bytes):
+            return found
+        said = short_value(self._source, key, offset)
+        return found if said is None else said
+
+    def _value(self, key: bytes, offset: int) -> bytes | BadFrame:
         found = self._contents(offset)
         if isinstance(found, BadFrame):
             return found
@@ -267,7 +438,10 @@ class FrameReader:
         limit = self._source.file.size()
         if not self._covers(offset, FRAME_SIZE + meta):
             self._load(offset, max(READ_BYTES, min(FRAME_SIZE + meta, limit - offset)))
-        return decode_frame(self._data, offset, identity=self._source.identity, base=self._base, limit=limit)
+        source = self._source
+        return decode_frame(
+            self._data, offset, sequence=source.sequence, identity=source.identity, base=self._base, limit=limit
+        )
 
     def _extract(self, frame: FrameContents, place: int) -> Message | MessageDamaged:
         source, number, size, start = self._source, frame.numbers[place], frame.sizes[place], frame.starts[place]
@@ -280,13 +454,14 @@ class FrameReader:
         if len(data) != size or xxh3(data) != frame.checksums[place]:
             return MessageDamaged(number, source.path, frame.offset, "the message's checksum does not match")
         properties_size = frame.property_sizes[place] if frame.property_sizes else 0
-        name, producer = frame.names[bisect_right(frame.ends, place)]
+        record = bisect_right(frame.ends, place)
+        name, producer = frame.names[record]
         try:
             queue = self._queues.get(name) or self._queues.setdefault(name, name.decode())
             properties, producer_id = decode_properties(data[:properties_size]), producer.decode() or None
         except ValueError:
             return MessageDamaged(number, source.path, frame.offset, "its names or its properties are no text")
-        return Message(
+        found = Message(
             number,
             queue,
             data[properties_size:],
@@ -296,10 +471,23 @@ class FrameReader:
             source.sequence,
             frame.offset,
         )
+        terms = frame.terms.get(record)
+        if terms is None:
+            return found
+        return MessageOnTerms.of(found, terms.of(place - (frame.ends[record - 1] if record else 0)))
 
     def _read_ahead(self, start: int, size: int) -> bytes:
         self._load(start, WINDOW_BYTES)
         return self._data[:size]
+
+
+def short_value(source: Source, key: bytes, offset: int) -> bytes | None:
+    """Return a value that the file's footer has as a whole; None where there is no footer, or it has less."""
+    found = DataFile.opened(source.file, source.path).footer(identity=source.identity)
+    try:
+        return found.contents().short_value(key, offset) if isinstance(found, Footer) else None
+    except FormatError:
+        return None
 
 
 def contents_of(frame: FrameHeader, records: Iterable[Record]) -> FrameContents:
@@ -311,6 +499,7 @@ def contents_of(frame: FrameHeader, records: Iterable[Record]) -> FrameContents:
     checksums: list[int] = []
     property_sizes: list[int] = []
     first_times: list[int] = []
+    terms: dict[int, TermColumns] = {}
     ends: list[int] = []
     names: list[tuple[bytes, bytes]] = []
     values: dict[bytes, Stored] = {}
@@ -324,6 +513,8 @@ def contents_of(frame: FrameHeader, records: Iterable[Record]) -> FrameContents:
             checksums += record.checksums
             property_sizes += record.property_sizes or [0] * count
             first_times += record.first_times or [frame.time] * count
+            if record.flags & TERMS:
+                terms[len(ends)] = _packed_terms(record.terms)
             ends.append(len(starts))
             names.append((record.name, record.producer))
         elif record.kind == Operation.PUT:
@@ -331,8 +522,15 @@ def contents_of(frame: FrameHeader, records: Iterable[Record]) -> FrameContents:
             at += count
     order = sorted(range(len(numbers)), key=numbers.__getitem__)
     columns = numbers, order, starts, sizes, checksums, property_sizes, first_times
-    contents = FrameContents(frame.offset, frame.time, *columns, ends, names, values)
+    contents = FrameContents(frame.offset, frame.time, *columns, terms, ends, names, values)
     return contents if len(numbers) < FRAME_KEPT_MIN else _packed(contents)
+
+
+def _packed_terms(terms: TermColumns) -> TermColumns:
+    """Return a record's terms in little memory."""
+    names: dict[bytes, bytes] = {}
+    groups = [names.setdefault(group, group) for group in terms.groups]
+    return TermColumns(array("q", terms.due), array("q", terms.expiry), array("I", terms.attempts), groups)
 
 
 def _packed(contents: FrameContents) -> FrameContents:

@@ -10,6 +10,7 @@ from oms_journal.journal.errors import DiskError
 from oms_journal.journal.files import exists
 from oms_journal.journal.format.footer import Summary
 from oms_journal.journal.format.headers import FileHeader, align
+from oms_journal.journal.format.lockfile import Witness
 from oms_journal.journal.lock import last_owner
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile, Footer
@@ -85,8 +86,7 @@ def goes_on_behind(disk: Disk, path: Path, header: FileHeader, end: int) -> bool
         return False
     except OSError as failure:
         raise DiskError(path, failure, "read") from failure
-    start = align(end, 8)
-    span = Span(path=path, identity=header.identity, start=start, limit=len(data), alignment=header.alignment)
+    span = Span(sequence=header.sequence, identity=header.identity, start=align(end, 8), limit=len(data))
     return bool(walk(data, span).frames)
 
 
@@ -112,16 +112,19 @@ def files_of_passed_owners(headers: Headers) -> set[int]:
     return late
 
 
-def promised_files(disk: Disk, directory: Path, there: Collection[int], kept: Collection[int]) -> dict[int, int]:
+def promised_files(
+    disk: Disk, directory: Path, there: Collection[int], kept: Mapping[int, FileHeader]
+) -> dict[int, int]:
     """Return the files, with their identities, that the footer of the one before them tells of. DiskError.
 
     A file is sealed when its successor has a durable group: so that one was begun and was promised, even
-    when its header is gone, or all of its frames, or the whole file. Asked where nothing else tells: `kept`
-    are those of the files that have headers and count.
+    when its header is gone, or all of its frames, or the whole file, and when others were prepared behind it. Asked
+    where nothing else tells: `kept` are the headers of the files that have one and count.
     """
     found = {}
     ordered = sorted(there)
     newest = max(kept, default=0)  # a file without a header behind it names none
+    follower = {header.previous.sequence: sequence for sequence, header in kept.items()}
     for sequence, following in zip(ordered, [*ordered[1:], None], strict=False):
         is_vouched = following in kept and following != newest
         if sequence not in kept or is_vouched:
@@ -129,34 +132,41 @@ def promised_files(disk: Disk, directory: Path, there: Collection[int], kept: Co
         summary = _summary(disk, directory / str(DataFileName(sequence)))
         if summary is None or not summary.successor:
             continue
-        if following is None and exists(disk, directory / str(DataFileName(summary.successor))):
+        if follower.get(sequence, summary.successor) != summary.successor:
+            continue  # another database goes on behind it, restored from what it was before
+        if summary.successor not in there and exists(disk, directory / str(DataFileName(summary.successor))):
             continue  # begun since the directory was listed
-        if following in (None, summary.successor):
-            found[summary.successor] = summary.successor_identity
+        found[summary.successor] = summary.successor_identity
     return found
 
 
-def next_commit(headers: Mapping[int, FileHeader], sequence: int) -> int:
-    """Return a number that every commit from a sequence on has, or a higher one, 0 where nothing is known.
+def counts(witness: Witness | None, kept: Mapping[int, FileHeader]) -> bool:
+    """Say whether what the lock file says of the newest file holds for these, which have headers and count.
 
-    A header that a repair has made up has no time, and a number that keeps clear of what was lost: it proves nothing.
+    It may be of a database that was in the directory before, and of an owner that was passed when it wrote it.
     """
-    return max((one.next_commit for seq, one in headers.items() if seq < sequence and one.created), default=0)
+    if witness is None or not witness.last.sequence:
+        return False
+    if any(header.owner > witness.owner for header in kept.values()):
+        return False
+    newest = kept[max(kept)] if kept else None
+    if newest is None or newest.database == witness.database:
+        return True
+    return newest.database == witness.parent and newest.sequence <= witness.parent_sequence
 
 
-def beginnings(headers: Mapping[int, FileHeader]) -> tuple[tuple[int, int], ...]:
-    """Return of each file the first commit that it can have, and its identity: for one whose own nobody tells."""
-    return tuple((header.next_commit, header.identity) for header in headers.values())
-
-
-def unnamed_files(disk: Disk, directory: Path, there: Collection[int], kept: Mapping[int, FileHeader]) -> set[int]:
+def unnamed_files(
+    disk: Disk, directory: Path, there: Collection[int], kept: Mapping[int, FileHeader], witness: Witness | None
+) -> set[int]:
     """Return the files that must have been begun, though no other names them: `kept` are those that have headers.
 
     Behind the last file of a database another one goes on that was restored from it: that file is there, or lost, or
     cleaned up. And where no header is left anywhere, what was before the first file went when its first group was
     durable: that it has no header is damage. The first file ever may only have been prepared, and so may one behind
-    files of which a start has noted that it removed all that was there. DiskError.
+    files of which a start has noted that it removed all that was there, or behind the one of the `witness`. DiskError.
     """
+    if not kept and witness is not None and min(there, default=0) > witness.last.sequence:
+        return set()
     if not kept:
         return {first for first in [min(there, default=0)] if first > 1 and first > first_sequence(disk, directory)}
     return {header.parent_sequence for header in kept.values() if header.parent_sequence}

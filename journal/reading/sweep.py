@@ -15,14 +15,28 @@ import numpy.typing as npt
 import xxhash
 
 from oms_journal.journal.disk import DiskFile
-from oms_journal.journal.format.contents import COLUMNS, DAMAGED, Contents, Rows, Tables, check_rows, rows_of
+from oms_journal.journal.format.contents import (
+    COLUMNS,
+    DAMAGED,
+    TERM_COLUMNS,
+    Contents,
+    Rows,
+    Tables,
+    check_rows,
+    have_properties,
+    payload_starts,
+    rows_of,
+    without_rows,
+)
 from oms_journal.journal.format.footer import Summary
 from oms_journal.journal.format.frames import (
     CHECKSUM_WORD,
     COMMIT_WORD,
     COUNTS_WORD,
     FRAME_SIZE,
+    GAP,
     HIGH_HALF,
+    IDENTITY_WORD,
     LOW_HALF,
     SIZES_WORD,
     TIME_WORD,
@@ -30,9 +44,10 @@ from oms_journal.journal.format.frames import (
     FrameHeader,
     Words,
     decode_frame,
+    seed_of,
     words_of,
 )
-from oms_journal.journal.format.headers import CHECKSUM, align, xxh3
+from oms_journal.journal.format.headers import CHECKSUM, FRAMES_AT, NUMBERS_END, xxh3
 from oms_journal.journal.format.plain import (
     HASH_WORD,
     NUMBER_WORD,
@@ -45,18 +60,18 @@ from oms_journal.journal.format.plain import (
     SIZE_WORD,
 )
 from oms_journal.journal.format.records import (
-    NUMBERS_END,
-    PROPERTIES,
     SINGLE,
     BadRecord,
     decode_properties,
-    decode_records,
 )
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.walk import BadPayload
 
 WINDOW_BYTES = 1 << 20  # read at once: stays in the processor's cache
-_PLAIN_COLUMNS = {"kind": int(Operation.ADD), "flags": 0, "count": 1, "properties": 0, "producer": 0, "first_time": 0}
+_PLAIN_COLUMNS = {
+    **{"kind": int(Operation.ADD), "flags": 0, "count": 1, "properties": 0, "producer": 0, "first_time": 0},
+    **dict.fromkeys(TERM_COLUMNS, 0),
+}
 
 Ints = npt.NDArray[np.int64]
 
@@ -64,13 +79,36 @@ Ints = npt.NDArray[np.int64]
 def sweep(file: DiskFile, summary: Summary, contents: Contents) -> list[BadPayload] | None:
     """Return the messages and values that cannot be read; None where the frames are not as the footer has them.
 
-    `contents` are the footer's. OSError.
+    `contents` are the footer's; its rows of what an earlier repair has found lost have no frames. OSError.
     """
     try:
         contents.removal_sets()
-        return _Sweep(file, summary, contents).run()
+        return _Sweep(file, summary, without_rows(contents, lost_rows(file, summary, contents))).run()
     except BadRecord:
         return None
+
+
+def lost_rows(file: DiskFile, summary: Summary, contents: Contents) -> npt.NDArray[np.bool_]:
+    """Say of each row of a footer whether its frame was lost when the file was repaired. OSError."""
+    found: npt.NDArray[np.bool_] = (contents.columns["flags"] & DAMAGED) != 0
+    if not summary.has_gaps or not found.any():
+        return np.zeros(len(contents), np.bool_)
+    data, header, offsets = file.read(summary.end, 0), summary.header, contents.columns["offset"]
+    for offset in np.unique(offsets[found]).tolist():
+        frame = decode_frame(data, offset, sequence=header.sequence, identity=header.identity)
+        if isinstance(frame, FrameHeader) and not frame.flags & GAP:
+            found &= offsets != offset
+    return found
+
+
+def lost_payloads(contents: Contents, lost: npt.NDArray[np.bool_]) -> Iterator[BadPayload]:
+    """Yield the messages and values whose frames were lost, but for those values that the footer has."""
+    columns = contents.columns
+    for row in np.flatnonzero(lost & np.isin(columns["kind"], (Operation.ADD, Operation.PUT))).tolist():
+        kind, name, offset, number = (int(columns[column][row]) for column in ("kind", "name", "offset", "number"))
+        text = bytes(contents.names[name])
+        if kind == Operation.ADD or contents.short_value(text, offset) is None:
+            yield BadPayload(offset, Operation(kind), text, number if kind == Operation.ADD else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +131,7 @@ class _Sweep:
         self._summary = summary
         self._contents = contents
         self._columns = {name: contents.columns[name] for name in COLUMNS}
-        self._columns["flags"] = self._columns["flags"] & ~np.uint8(DAMAGED)
+        self._columns["flags"] = self._columns["flags"] & ~np.uint16(DAMAGED)
         self._sizes = np.array([len(name) for name in contents.names], np.uint64)
         offsets = self._columns["offset"].astype(np.int64)
         is_first = np.concatenate(([True], offsets[1:] != offsets[:-1]))[: len(offsets)]
@@ -110,7 +148,7 @@ class _Sweep:
         if (offsets[1:] <= offsets[:-1]).any() or (offsets % WORD_BYTES).any() or (offsets >= summary.end).any():
             return None
         bad: list[BadPayload] = []
-        at, low = summary.header.start(), 0
+        at, low = FRAMES_AT, 0
         while at < summary.end:
             high = max(int(np.searchsorted(offsets, at + WINDOW_BYTES)), low + 1)
             end = int(offsets[high]) if high < len(offsets) else summary.end
@@ -144,6 +182,8 @@ class _Sweep:
                 return None
             frames.append(np.array(between, np.int64))
         every = np.sort(np.concatenate(frames)) if len(frames) > 1 else relative
+        if not self._summary.has_gaps and (np.diff(words[every // WORD_BYTES + COMMIT_WORD]) != 1).any():
+            return None
         self._frame_count += len(every)
         self._chain.update(words[every // WORD_BYTES + CHECKSUM_WORD].tobytes())
         if (ends > len(data)).any():
@@ -159,9 +199,10 @@ class _Sweep:
         sizes = (words[places + SIZE_WORD] & LOW_HALF).astype(np.int64) if is_plain else np.zeros(1, np.int64)
         alike = _alike(window, sizes) if is_plain else None
         bodies = alike[0] if alike else _parts(window.data, window.offsets + CHECKSUM.size, window.ends)
-        seeds = (window.offsets + window.base).astype(np.uint64) + np.uint64(self._summary.header.identity)
+        seeds = (window.offsets + window.base).astype(np.uint64) + np.uint64(seed_of(self._summary.header.sequence))
         seen = np.fromiter(map(xxh3, bodies, seeds.tolist()), np.uint64, len(bodies))
-        if (seen != words[places + CHECKSUM_WORD]).any():
+        identity = np.uint64(self._summary.header.identity)
+        if (seen != words[places + CHECKSUM_WORD]).any() or (words[places + IDENTITY_WORD] != identity).any():
             return None
         if not is_plain:
             return self._others(window, rows)
@@ -185,7 +226,9 @@ class _Sweep:
         metas = words[places + SIZES_WORD] >> HIGH_HALF
         name_sizes = (words[places + RECORD_WORD] & RECORD_NAME_MASK) >> RECORD_NAME_SHIFT
         is_same = (metas == _padded(np.uint64(SINGLE.size) + name_sizes)) & (name_sizes == self._sizes[names])
-        is_same &= (words[places + SIZES_WORD] & LOW_HALF) == _padded(np.uint64(FRAME_SIZE) + metas + sizes)
+        held = np.uint64(FRAME_SIZE) + metas + sizes
+        lengths = words[places + SIZES_WORD] & LOW_HALF
+        is_same &= (held <= lengths) & (lengths < held + np.uint64(self._summary.header.alignment))
         found = {"number": words[places + NUMBER_WORD], "hash": words[places + HASH_WORD], "size": sizes}
         found |= {"commit": words[places + COMMIT_WORD], "time": words[places + TIME_WORD].view(np.int64)}
         is_same &= (found["number"] < NUMBERS_END) & (name_sizes > 0)
@@ -218,71 +261,66 @@ class _Sweep:
         """Return the bad ones of frames of any kind."""
         heads = _parts(window.data, window.offsets, window.ends)
         found = rows_of(heads, window.offsets + window.base, self._tables)
-        check_rows(heads, found)
+        check_rows(heads, found, self._summary.header.alignment)
         if not self._are_as_said(found, rows):
             return None
-        return list(self._bad_payloads(window, found, heads))
+        return self._bad_payloads(window, found, rows)
 
     def _are_as_said(self, rows: Rows, here: slice) -> bool:
         """Say whether the footer has the same rows."""
         for name in COLUMNS:
             found = rows[name]
-            if name == "name":
+            if name == "hash":  # of payloads with properties the records have none
+                found = np.where(have_properties(rows), self._columns[name][here], found)
+            elif name == "name":
                 found = _places(self._tables.names, self._contents.names)[found.astype(np.int64)]
-            elif name == "producer":
-                places = _places(self._tables.producers, self._contents.producers)
-                found = np.concatenate(([0], places + 1))[found.astype(np.int64)]
+            elif name in ("producer", "group"):
+                tables, said = self._tables, self._contents
+                known = (tables.producers, said.producers) if name == "producer" else (tables.groups, said.groups)
+                found = np.concatenate(([0], _places(*known) + 1))[found.astype(np.int64)]
             if not np.array_equal(self._columns[name][here], found):
                 return False
         return True
 
-    def _bad_payloads(self, window: _Window, rows: Rows, heads: Sequence[bytes]) -> Iterator[BadPayload]:
-        """Yield what does not match its checksum, or is no message though it does."""
+    def _bad_payloads(self, window: _Window, rows: Rows, here: slice) -> list[BadPayload] | None:
+        """Return what does not match its checksum, or is no message though it does; None as `_others`."""
         kinds, places = rows["kind"], rows["frame"].astype(np.int64)
         sizes = rows["size"].astype(np.int64) + rows["properties"].astype(np.int64)
-        has_bytes = (kinds == Operation.ADD) | (kinds == Operation.PUT)
-        sizes[~has_bytes] = 0  # coded sets stand among the records
-        before = np.cumsum(sizes) - sizes
-        is_first = np.concatenate(([True], places[1:] != places[:-1]))[: len(places)]
-        first = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
-        starts = window.ends[places] + before - before[first]
-        mine = np.flatnonzero(has_bytes)
+        starts = payload_starts(rows, window.ends)
+        mine = np.flatnonzero((kinds == Operation.ADD) | (kinds == Operation.PUT))
         seen = _hashes(window.data, starts[mine], starts[mine] + sizes[mine])
         is_bad = seen != rows["hash"][mine].astype(np.uint64)
-        known: dict[int, list[int]] = {}
-        for place in np.flatnonzero(
-            rows["flags"][mine].astype(np.uint8) & PROPERTIES
-        ).tolist():  # only their records have these checksums
+        for place in np.flatnonzero(have_properties(rows)[mine] & ~is_bad).tolist():
             row = int(mine[place])
-            frame, start = int(places[row]), int(starts[row])
-            if frame not in known:
-                known = {frame: _checksums_of(heads[frame])}
-            is_same = int(seen[place]) == known[frame][row - int(first[row])]
-            is_bad[place] = not is_same or not _are_properties(
-                window.data[start : start + int(rows["properties"][row])]
+            start, split, end = (
+                int(starts[row]),
+                int(starts[row] + rows["properties"][row]),
+                int(starts[row] + sizes[row]),
             )
+            if xxh3(window.data[split:end]) != int(self._columns["hash"][here][row]):
+                return None
+            is_bad[place] = not _are_properties(window.data[start:split])
         names = list(self._tables.names)
+        found: list[BadPayload] = []
         for row in mine[is_bad].tolist():
             operation = Operation(int(kinds[row]))
             number = int(rows["number"][row]) if operation is Operation.ADD else 0
             frame = int(window.offsets[places[row]]) + window.base
-            yield BadPayload(frame, operation, names[int(rows["name"][row])], number)
+            found.append(BadPayload(frame, operation, names[int(rows["name"][row])], number))
+        return found
 
 
 def _between(data: bytes, base: int, span: tuple[int, int], summary: Summary) -> list[int] | None:
-    """Return where frames without rows stand between two others, zeros up to the next group among them."""
+    """Return where frames without rows stand between two others; None where there are other bytes."""
     at, end = span
     found: list[int] = []
     while at < end:
-        frame = decode_frame(data, at + base, identity=summary.header.identity, base=base)
-        if isinstance(frame, FrameHeader):
-            found.append(at)
-            at = frame.end - base
-            continue
-        group = min(align(at + base, summary.header.alignment) - base, end)
-        if group == at or any(data[at:group]):
+        header = summary.header
+        frame = decode_frame(data, at + base, sequence=header.sequence, identity=header.identity, base=base)
+        if not isinstance(frame, FrameHeader):
             return None
-        at = group
+        found.append(at)
+        at = frame.end - base
     return found if at == end else None
 
 
@@ -321,14 +359,6 @@ def _places(found: Mapping[bytes, int], said: Sequence[bytes]) -> Ints:
     """Return where the footer has each of the names that were found, in their order; -1 where it has not."""
     known = {bytes(name): place for place, name in enumerate(said)}
     return np.array([known.get(name, -1) for name in found], np.int64)
-
-
-def _checksums_of(head: bytes) -> list[int]:
-    """Return the checksum of each row of a frame, 0 for a removal or a key."""
-    found: list[int] = []
-    for record in decode_records(head[FRAME_SIZE:]):
-        found += record.checksums if record.kind == Operation.ADD else (0,)
-    return found
 
 
 def _are_properties(data: bytes) -> bool:

@@ -12,21 +12,22 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, DiskFull, JournalError
+from oms_journal.journal.format.frames import FRAME_SIZE
 from oms_journal.journal.format.headers import ALIGNMENT_MIN, Ending, FileHeader, align
+from oms_journal.journal.format.lockfile import Witness
 from oms_journal.journal.operations import MIB
 from oms_journal.journal.reserve import MARGIN_BYTES, NO_SPACE, Reserve, reserve_size
 from oms_journal.journal.writing.draft import Draft
-from oms_journal.journal.writing.groups import AnyDraft, Group, form
-from oms_journal.journal.writing.readback import is_unreadable, unreadable
+from oms_journal.journal.writing.groups import Group, form
+from oms_journal.journal.writing.readback import unreadable
 from oms_journal.journal.writing.segment import FIRST_BYTES, Sealed, Segment
-from oms_journal.journal.writing.single import PlainAdds, WritePosition, form_one
+from oms_journal.journal.writing.single import WritePosition
 from oms_journal.journal.writing.supply import NO_SUCCESSOR, Supply
 
-DATA_FILE_BYTES_MIN = 4096
+DATA_FILE_BYTES_MIN = 7680  # what stands before the first frame, and 13 times as much as an empty footer
 DATA_FILE_BYTES_MAX = 16 << 30  # the index keeps offsets divided by 8 in 32 bits
 _TEND_SHARE = 4  # the next file is prepared once a quarter of this one is used
 _ADD_ADVICE = (
@@ -50,6 +51,16 @@ class Opening:
     parent: bytes = bytes(16)
     parent_sequence: int = 0
 
+    def witness(self, last: Ending) -> Witness:
+        """Return what `omsmsg.lock` is to say of the newest file; of one that goes on, only that it is there."""
+        return Witness(
+            database=self.database,
+            parent=self.parent,
+            parent_sequence=self.parent_sequence,
+            owner=self.owner,
+            last=last,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalSettings:
@@ -62,21 +73,6 @@ class JournalSettings:
     reads_back: bool = False  # every group, before it is written: for tests (`readback.py`)
 
 
-class Location(NamedTuple):
-    """Where a frame starts."""
-
-    sequence: int
-    offset: int
-
-
-class FormedGroup(NamedTuple):
-    """What became of drafts: a group to write now, those that wait for the next, those without room."""
-
-    group: Group | None
-    rest: Sequence[AnyDraft]
-    refused: Sequence[tuple[AnyDraft, JournalError]]
-
-
 class Journal:
     """The data files of one opening. The file is created at the first commit."""
 
@@ -87,10 +83,12 @@ class Journal:
         self._disk = disk
         self._opening = opening
         self._settings = settings
+        self.reads_back = settings.reads_back
         self._reserve = Reserve(disk, directory, reserve_size(settings.data_file_bytes_max))
         self._active: Segment | None = None
         self._place: WritePosition | None = None
-        self._room = 0  # what the active file can still take, footer included
+        self._ready = 0  # what the active file takes without a look at it, footer included
+        self._clock = settings.clock
         self._supply = Supply(disk, directory, opening.owner, opening.next_sequence)
         self._maintaining = threading.Lock()  # one at a time maintains it
         self._unvouched = False
@@ -100,6 +98,7 @@ class Journal:
         self.is_full = self.is_cramped(FIRST_BYTES, of_opening=False)
         self._refused_bytes = 0  # of the largest commit that had no room last
         self.wake: Callable[[], None] = lambda: None
+        self.begun: Witness | None = None  # of a file that has its first durable group, until somebody has kept it
 
     def on_sealed(self, call: Callable[[Sequence[Sealed]], None]) -> None:
         """Have something called for the files that were sealed, by whoever did it."""
@@ -136,19 +135,27 @@ class Journal:
 
     # The committer's side.
 
-    def form(self, drafts: Sequence[AnyDraft]) -> FormedGroup:
+    def form(self, drafts: Sequence[Draft]) -> Group:
         """Return the first drafts as one group for the active file, rolling over where they don't fit.
 
-        A full disk refuses the drafts that add messages; the others go on from the reserve.
+        What waits for the next group stands in it too, and what is refused: a full disk refuses the drafts that add
+        messages, while the others go on from the reserve. Where all are refused it has none.
         DiskError when space cannot be prepared for another reason.
         """
-        segment, place = self._active, self._place
-        if segment is not None and place is not None and not self._rolls_next and not self._reserve.is_short:
-            weight = drafts[0].weight if len(drafts) == 1 else sum([draft.weight for draft in drafts])
-            weight += place.alignment
-            if weight <= self._room and place.offset + weight <= segment.prepared:
-                return FormedGroup(form(place, drafts, time=self._settings.clock()), (), ())
-        refused: list[tuple[AnyDraft, JournalError]] = []
+        weight = features = 0
+        for draft in drafts:
+            weight += draft.weight
+            features |= draft.shape.features
+        place = self._place
+        if (
+            place is not None
+            and weight <= self._ready
+            and not self._rolls_next
+            and not self._reserve.is_short
+            and not (features and (self._active is None or features & ~self._active.features))
+        ):
+            return form(place, drafts, self._clock(), weight)
+        refused: list[tuple[Draft, JournalError]] = []
         while drafts:
             try:
                 self._check_reserve(drafts)
@@ -157,21 +164,26 @@ class Journal:
             except OSError as failure:
                 if failure.errno not in NO_SPACE:
                     raise DiskError(self.directory, failure, "prepare space in") from failure
-                adds = [draft for draft in drafts if draft.has_add]
+                adds = [draft for draft in drafts if draft.shape.has_add]
                 full = self._full(failure, is_addition=bool(adds))
                 refused += [(draft, full) for draft in adds]
                 self._refused_bytes = max([draft.weight for draft in adds], default=self._refused_bytes)
-                drafts = [draft for draft in drafts if not draft.has_add]
+                drafts = [draft for draft in drafts if not draft.shape.has_add]
                 needed = align(sum(draft.weight for draft in drafts) + FIRST_BYTES, FIRST_BYTES)
                 if not adds and not self._reserve.release(needed):
                     refused += [(draft, full) for draft in drafts]
                     drafts = []
-        self.is_full = bool(refused) or (self.is_full and not any(draft.has_add for draft in drafts))
-        if not drafts:
-            return FormedGroup(None, (), refused)
-        assert self._place is not None
-        group = form(self._place, drafts[:count], time=self._settings.clock())
-        return FormedGroup(group, drafts[count:], refused)
+        self.is_full = bool(refused) or (self.is_full and not any(draft.shape.has_add for draft in drafts))
+        if drafts:
+            assert self._place is not None
+            weight = sum([draft.weight for draft in drafts[:count]])
+            group = form(self._place, drafts[:count], self._clock(), weight)
+            group.rest = drafts[count:]
+        else:
+            group = Group()
+            group.drafts = group.rest = ()
+        group.refused = refused
+        return group
 
     def _full(self, failure: OSError, *, is_addition: bool) -> DiskFull:
         """Return what is said where the disk is full, and have maintenance look whether it can make room."""
@@ -181,52 +193,20 @@ class Journal:
             return DiskFull(self.directory, failure, "add messages in", _ADD_ADVICE)
         return DiskFull(self.directory, failure, "remove messages, or set or drop keys, in", _REMOVAL_ADVICE)
 
-    def _check_reserve(self, drafts: Sequence[AnyDraft]) -> None:
+    def _check_reserve(self, drafts: Sequence[Draft]) -> None:
         """Raise OSError where messages would take space while the reserve is short of it.
 
         Nor do they take what it needs where maintenance has not come to fill it yet: a disk is filled in no time.
         """
         reserve = self._reserve
-        if not (reserve.is_short or reserve.is_untried) or not any(draft.has_add for draft in drafts):
+        if not (reserve.is_short or reserve.is_untried) or not any(draft.shape.has_add for draft in drafts):
             return
         if not reserve.is_short and not self.is_cramped(2 * self._settings.data_file_bytes_max):
             return
         if not reserve.fill() and reserve.is_short:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.directory))
 
-    def append_one(self, adds: PlainAdds) -> Location | None:
-        """Form one plain message, make it durable, and return where it is; None when it needs the long way.
-
-        One caller at a time is what a fast device is measured by, and after each sync the processor is
-        cold: here the commonest group passes through as little code as it can. OSError as `write`.
-        """
-        segment, place, weight = self._active, self._place, adds.weight
-        if segment is None or place is None or self._rolls_next or place.alignment != ALIGNMENT_MIN:
-            return None
-        if (
-            self._reserve.is_short
-            or weight > self._room
-            or place.offset + weight > segment.prepared
-            or not segment.is_begun
-        ):
-            return None
-        offset = place.offset
-        head, frame = form_one(adds, place, self._settings.clock())
-        if self._settings.reads_back and is_unreadable(frame, place):
-            return None  # the long way says so
-        segment.file.write_durably((frame,), offset)
-        segment.take_one(offset, head, frame, adds.queues[0])
-        adds.first = place.next_message
-        place.offset = place.synced = offset + len(frame)
-        place.next_message += 1
-        place.next_commit += 1
-        self._room -= weight
-        self._unvouched = True
-        if place.offset >= self._maintain_at:
-            self._ask_for_maintenance()
-        return Location(segment.sequence, offset)
-
-    def _make_room(self, drafts: Sequence[AnyDraft]) -> int:
+    def _make_room(self, drafts: Sequence[Draft]) -> int:
         """Return how many of the drafts the active file takes now, at least one."""
         if self._active is None or (self._rolls_next and self._active.is_begun):
             self._roll()
@@ -237,13 +217,16 @@ class Journal:
             count = self._fitting(drafts)
         count = max(1, count)  # what is larger than a file has one of its own
         self._prepare_for(drafts[:count])
+        segment, place = self._active, self._place
+        assert segment is not None and place is not None
+        self._ready = min(self._ready, segment.prepared - place.offset) - place.alignment
         return count
 
-    def _prepare_for(self, drafts: Sequence[AnyDraft]) -> None:
+    def _prepare_for(self, drafts: Sequence[Draft]) -> None:
         """Make sure that the active file has its space on disk for the drafts."""
         segment, place = self._active, self._place
         assert segment is not None and place is not None
-        end = align(place.offset, place.alignment) + sum([draft.frame_size for draft in drafts])
+        end = align(place.offset + sum([draft.frame_size for draft in drafts]), place.alignment)
         if end <= segment.prepared:
             return
         if segment.failure is not None and segment.failure.errno in NO_SPACE:
@@ -252,20 +235,20 @@ class Journal:
             self._prepare_for(drafts)
             return
         wanted = min(2 * segment.prepared, self._settings.data_file_bytes_max)
-        segment.prepare(max(end, wanted if any(draft.has_add for draft in drafts) else 0))
+        segment.prepare(max(end, wanted if any(draft.shape.has_add for draft in drafts) else 0))
 
-    def _fitting(self, drafts: Sequence[AnyDraft]) -> int:
+    def _fitting(self, drafts: Sequence[Draft]) -> int:
         assert self._active is not None and self._place is not None
-        padding = self._place.alignment
-        if sum([draft.weight for draft in drafts]) + padding <= self._room:
-            return len(drafts)
-        limit = self._settings.data_file_bytes_max
-        self._room = limit - self._place.offset - self._active.footer_bound() - padding
-        room = self._room - padding
+        segment, weight, features = self._active, self._place.alignment, 0
+        size = self._settings.data_file_bytes_max - self._place.offset - weight
+        self._ready = segment.room(size, features)
         for count, draft in enumerate(drafts):
-            room -= draft.weight
-            if room < 0:
+            others = draft.shape.features & ~features
+            room = segment.room(size, features | others) if others else self._ready
+            weight += draft.weight
+            if weight > room:
                 return count
+            self._ready, features = room, features | others
         return len(drafts)
 
     def _roll(self) -> None:
@@ -278,8 +261,7 @@ class Journal:
             self._supply.retire(before, end, (header.sequence, header.identity))
             if self._supply.is_behind:
                 self._catch_up()
-        self._room = self._settings.data_file_bytes_max - self._place.offset - segment.footer_bound()
-        self._room -= self._place.alignment  # where the footer begins
+        self._ready = 0
         self._maintain_at = 0
 
     def _catch_up(self) -> None:
@@ -292,12 +274,11 @@ class Journal:
         segment = self._supply.take(self._settings.data_file_bytes_max)
         assert unused.header is not None
         identity = self._settings.random_identity()
-        header = replace(unused.header, sequence=segment.sequence, identity=identity, created=self._settings.clock())
+        header = replace(unused.header, sequence=segment.sequence, identity=identity, created=self._clock())
         self._active, self._place = segment, segment.begin(header)
         self._supply.rename_successor((header.sequence, identity))
         unused.discard()
-        self._room = self._settings.data_file_bytes_max - self._place.offset - segment.footer_bound()
-        self._room -= self._place.alignment  # where the footer begins
+        self._ready = 0
 
     def _header(self, sequence: int) -> FileHeader:
         opening = self._opening
@@ -316,14 +297,14 @@ class Journal:
             next_message=message,
             next_commit=commit,
             low_water=self.low_water,
-            created=self._settings.clock(),
+            created=self._clock(),
             alignment=self._settings.alignment,
             previous=previous,
         )
 
     def unreadable(self, group: Group) -> tuple[int, str] | None:
         """Return the first draft of a group to be written that a reader would not take, by its place, and why."""
-        if not self._settings.reads_back:
+        if not group.drafts:
             return None
         assert self._place is not None
         return unreadable(group, self._place)
@@ -332,17 +313,17 @@ class Journal:
         """Make the group durable and go on behind it. OSError: nobody knows what the disk has of it."""
         segment, place = self._active, self._place
         assert segment is not None and place is not None
-        segment.write(group)
-        segment.take(group)
-        place.offset = place.synced = group.end
-        place.next_message, place.next_commit = group.next_message, group.next_commit
-        if segment.is_out_of_numbers(place.next_message):
-            self._rolls_next = True  # the next file's header tells it too
-        drafts = group.drafts
-        self._room -= drafts[0].weight if len(drafts) == 1 else sum([draft.weight for draft in drafts])
-        self._room -= group.padding
-        self._unvouched = not _is_vouching(drafts[-1])
-        if place.offset >= self._maintain_at:
+        if segment.append(group):
+            assert segment.header is not None
+            self.begun = self._opening.witness(Ending(sequence=segment.sequence, identity=segment.header.identity))
+        place.offset = place.synced = end = group.end
+        place.next_message = group.next_message
+        place.next_commit = group.next_commit
+        if segment.is_beyond:
+            self._rolls_next = True  # the next file's header tells its numbers too
+        self._ready -= group.weight + group.padding
+        self._unvouched = group.weight > FRAME_SIZE  # nobody needs an empty commit vouched for
+        if end >= self._maintain_at:
             self._ask_for_maintenance()
 
     def _ask_for_maintenance(self) -> None:
@@ -442,8 +423,12 @@ class Journal:
         if self._wants_next():
             self._supply.make_ahead(self._settings.data_file_bytes_max)
 
-    def close(self, *, seal: bool) -> None:
-        """Seal the files and remove the prepared one, or after a failure only let go of them."""
+    def close(self, *, seal: bool) -> Witness | None:
+        """Seal the files and remove the prepared one, or after a failure only let go of them.
+
+        Return what witnesses how the last file ends; None where nobody knows it, or there is none.
+        """
+        last = self._last()
         with self._maintaining:
             if self._active is not None:
                 if seal and not self._active.is_begun:
@@ -459,14 +444,18 @@ class Journal:
                 raise DiskError(self.directory, failure, "seal the last file in") from failure
             finally:
                 self._supply.close(is_owner=seal)
+        return self._opening.witness(last) if seal and last.sequence else None
+
+    def _last(self) -> Ending:
+        """Return how the newest file ends that has a durable group."""
+        segment, place = self._active, self._place
+        if segment is None or place is None:
+            return self._opening.previous
+        assert segment.header is not None
+        return segment.ending(place) if segment.is_begun else segment.header.previous
 
     def abandon(self) -> None:
         """Let go of the files in the child of a fork, where a lock may be held by a thread that is not there."""
         if self._active is not None:
             self._active.close()
         self._supply.abandon()
-
-
-def _is_vouching(draft: AnyDraft) -> bool:
-    """Say whether the draft is an empty commit, which nobody needs vouched for."""
-    return isinstance(draft, Draft) and not draft.operations

@@ -12,7 +12,7 @@ from oms_journal.journal.format.records import MOVED, PROPERTIES, BadRecord, Rec
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.walk import check_records
 from oms_journal.journal.writing.draft import Draft
-from oms_journal.journal.writing.groups import AnyDraft, Group
+from oms_journal.journal.writing.groups import Group
 from oms_journal.journal.writing.single import PlainAdds, WritePosition
 
 
@@ -24,20 +24,19 @@ def unreadable(group: Group, place: WritePosition) -> tuple[int, str] | None:
     commit, number = place.next_commit, place.next_message
     for index, offset, data in _frames(group):
         draft, first = group.drafts[index], number
-        reason, number = _reason(data, offset, place.identity, (commit, first))
+        reason, number = _reason(data, offset, place, (commit, first))
         commit += 1
-        if not reason and isinstance(draft, Draft) and number != max(first + draft.messages, draft.numbers_end):
-            reason = f"{number - first} messages where the draft says {draft.messages}"
+        if (
+            not reason
+            and not isinstance(draft, PlainAdds)
+            and number != max(first + draft.shape.messages, draft.shape.numbers_end)
+        ):
+            reason = f"{number - first} messages where the draft says {draft.shape.messages}"
         if reason:
             return index, reason
     if (commit, number) != (group.next_commit, group.next_message):
         return len(group.drafts) - 1, f"the next message is {number}, and the group says {group.next_message}"
     return None
-
-
-def is_unreadable(frame: bytes, place: WritePosition) -> bool:
-    """Say whether a reader would not take the only frame of a group, at its place."""
-    return bool(_reason(frame, place.offset, place.identity, (place.next_commit, place.next_message))[0])
 
 
 def _frames(group: Group) -> Iterator[tuple[int, int, bytes | memoryview]]:
@@ -49,7 +48,7 @@ def _frames(group: Group) -> Iterator[tuple[int, int, bytes | memoryview]]:
     whole = memoryview(next(buffers)) if is_joined else memoryview(b"")
     for index, offset, end in zip(owners, group.offsets, ends, strict=True):
         if is_joined:
-            yield index, offset, whole[offset - group.offset : end - group.offset]
+            yield index, offset, whole[offset - group.offsets[0] : end - group.offsets[0]]
             continue
         parts, size = [], 0
         while size < end - offset:
@@ -58,14 +57,14 @@ def _frames(group: Group) -> Iterator[tuple[int, int, bytes | memoryview]]:
         yield index, offset, b"".join(parts)
 
 
-def _frame_count(draft: AnyDraft) -> int:
+def _frame_count(draft: Draft) -> int:
     return len(draft.payloads) if isinstance(draft, PlainAdds) else 1
 
 
-def _reason(data: bytes | memoryview, offset: int, identity: int, expected: tuple[int, int]) -> tuple[str, int]:
+def _reason(data: bytes | memoryview, offset: int, place: WritePosition, expected: tuple[int, int]) -> tuple[str, int]:
     """Return why a reader would not take a frame, "" where it would; and the message number behind it."""
     commit, number = expected
-    frame = decode_frame(data, offset, identity=identity, base=offset)
+    frame = decode_frame(data, offset, sequence=place.sequence, identity=place.identity, base=offset)
     if isinstance(frame, BadFrame):
         return frame.reason, number
     if frame.commit != commit or frame.length != len(data):
@@ -73,7 +72,7 @@ def _reason(data: bytes | memoryview, offset: int, identity: int, expected: tupl
     at = FRAME_SIZE + frame.meta
     try:
         records = list(decode_records(data[FRAME_SIZE:at]))
-        check_records(frame, records)
+        check_records(frame, records, place.alignment, number)
         for record in records:
             if record.kind == Operation.ADD and not record.flags & MOVED:
                 if record.number != number:

@@ -15,7 +15,7 @@ there to be read.
 
 import contextlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,24 +24,22 @@ import xxhash
 from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.format.contents import ContentsBuilder, Ranges
 from oms_journal.journal.format.footer import (
-    HAS_MOVED,
-    HAS_PRODUCER,
-    HAS_PROPERTIES,
-    HAS_SETS,
+    NAME_COUNTS,
+    ROW_BYTES_MAX,
     encode_footer,
     footer_size_max,
-    footer_start,
     ranges,
     row_bytes_max,
 )
-from oms_journal.journal.format.headers import NUMBERS_MAX, Ending, FileHeader, align, encode_headers
+from oms_journal.journal.format.headers import FRAMES_AT, NUMBERS_MAX, Ending, FileHeader, align, encode_headers
 from oms_journal.journal.format.records import BadRecord
 from oms_journal.journal.writing.groups import Group
-from oms_journal.journal.writing.single import PlainAdds, QueueTemplate, WritePosition
+from oms_journal.journal.writing.single import WritePosition
 
 ZEROS = memoryview(bytes(1 << 20))
 FIRST_BYTES = 64 << 10  # how far an opening's first file is prepared before its first commit
 PAGE_BYTES = 4096  # zeros end with a whole page, so that none are ever written into a sector with frames
+NAME_WEIGHT_MIN = ROW_BYTES_MAX + 2  # of a draft, for each name that is new: its row, its length and one byte
 HIDING = bytes(8)  # behind a footer that is not durable yet, so that the file does not end with it
 SYNC_BYTES = 4 << 20  # zeros are synced in steps, so that no commit waits behind 25 megabytes of them
 
@@ -65,6 +63,8 @@ class Segment:
         self.prepared = 0  # bytes of zeros, or more, that the file durably has
         self.failure: OSError | None = None  # of preparing; the file is as long as it will ever be
         self.header: FileHeader | None = None
+        self._numbers_end = 0  # messages loaded with numbers of their own may go further than by giving them one can go
+        self.is_beyond = False  # and they have
         self.is_begun = False  # its header is on disk
         self._disk = disk
         self.file: DiskFile = disk.create(path)
@@ -72,10 +72,10 @@ class Segment:
         self._builder = ContentsBuilder()
         self._hasher = xxhash.xxh3_64()
         self._names: set[bytes] = set()
-        self._templates: set[QueueTemplate] = set()  # whose names are among them
+        self._last_names: Sequence[bytes] = ()  # of the last draft: most are about the same queue
         self._rows = 0
         self._blob_bytes = 0
-        self._features = 0
+        self.features = 0  # of the drafts in it
 
     def prepare(self, size: int) -> None:
         """Fill the file with zeros up to `size`, durably. OSError leaves it as long as it was before.
@@ -126,12 +126,12 @@ class Segment:
     def begin(self, header: FileHeader) -> WritePosition:
         """Make this the active file; the header goes out with the first group."""
         self.header = header
+        self._numbers_end = header.next_message + NUMBERS_MAX
         return WritePosition(
             identity=header.identity,
             sequence=header.sequence,
-            owner=header.owner,
             alignment=header.alignment,
-            offset=header.start(),
+            offset=FRAMES_AT,
             synced=0,
             next_message=header.next_message,
             next_commit=header.next_commit,
@@ -142,67 +142,58 @@ class Segment:
         assert self.header is not None
         return encode_headers(self.header)
 
-    def footer_bound(self) -> int:
-        """Return the most bytes the footer of what is in the file now can have."""
-        has = [bool(self._features & flag) for flag in (HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS, HAS_MOVED)]
-        row_bytes = row_bytes_max(name_count=len(self._names), has=has)
-        return footer_size_max(rows=self._rows, row_bytes=row_bytes, blob_bytes=self._blob_bytes)
+    def room(self, size: int, features: int) -> int:
+        """Return the most that drafts can weigh together, so that they and the footer take no more than `size` bytes.
 
-    def write(self, group: Group) -> None:
-        """Write the group durably at its place; the first one carries the header."""
-        if self.is_begun:
-            self.file.write_durably(group.buffers, group.offset)
-            return
-        front = self.front()
-        self.file.write_durably([b"".join((front, *group.buffers))], 0)
-        self._hasher.update(front)
-        self.is_begun = True
+        The drafts have no features but these, or the file has them. What one row is the first to have makes all rows
+        longer, those before it too; so does the first name that its column has no number left for.
+        """
+        found = []
+        for count in (count for count in NAME_COUNTS if count >= len(self._names)):
+            row_bytes = row_bytes_max(name_count=count, features=self.features | features)
+            room = size - footer_size_max(rows=self._rows, row_bytes=row_bytes, blob_bytes=self._blob_bytes)
+            if row_bytes > ROW_BYTES_MAX:
+                room = room * ROW_BYTES_MAX // row_bytes  # a draft weighs at least so much for each row
+            found.append(min(room, (count - len(self._names)) * NAME_WEIGHT_MIN))
+        return max(found)
 
-    def is_out_of_numbers(self, next_message: int) -> bool:
-        """Say whether its messages, loaded with numbers of their own, went further than by giving them one can go."""
-        assert self.header is not None
-        return next_message - self.header.next_message > NUMBERS_MAX
+    def append(self, group: Group) -> bool:
+        """Write the group durably at its place, and remember it for the footer.
 
-    def take(self, group: Group) -> None:
-        """Remember a durable group for the footer."""
-        if group.padding:
-            self._hasher.update(bytes(group.padding))
-        for buffer in group.buffers:
-            self._hasher.update(buffer)
-        self._builder.add_plain(group.offsets, group.heads)
-        if group.plain:
-            self._rows += len(group.heads)
-            for plain in group.plain:
-                if not self._templates.issuperset(plain.queues):
-                    self._templates.update(plain.queues)
-                    self._take_names({queue.name for queue in plain.queues})
-            return
+        True where it is the first one, which carries the header.
+        """
+        hasher, builder, buffers = self._hasher, self._builder, group.buffers
+        begins = not self.is_begun
+        if not begins:
+            self.file.write_durably(buffers, group.offsets[0])
+        else:
+            front = self.front()
+            self.file.write_durably([b"".join((front, *buffers))], 0)
+            hasher.update(front)
+            self.is_begun = True
+        for buffer in buffers:
+            hasher.update(buffer)
+        builder.add_many(group.offsets, group.heads)
         for draft in group.drafts:
-            if isinstance(draft, PlainAdds):
-                self._rows += len(draft.payloads)
-                self._take_names(queue.name for queue in draft.queues)
-                continue
-            if draft.value_heads:
-                self._builder.add_value_heads(draft.value_heads)
-            self._rows += draft.rows
-            self._blob_bytes += draft.footer_bytes
-            self._features |= draft.features
-            self._take_names(draft.names)
+            shape = draft.shape
+            if shape.is_rare:
+                self.features |= shape.features
+                self.is_beyond |= shape.numbers_end > self._numbers_end
+                if shape.value_heads:
+                    builder.add_value_heads(shape.value_heads)
+                builder.add_payload_hashes(shape.payload_hashes)
+            self._rows += shape.rows
+            self._blob_bytes += shape.footer_bytes
+            if shape.names is not self._last_names:
+                self._take_names(shape.names)
+        return begins
 
-    def take_one(self, offset: int, head: bytes, frame: bytes, queue: QueueTemplate) -> None:
-        """Remember the durable frame of one plain message for the footer."""
-        self._hasher.update(frame)
-        self._builder.add_one(offset, head)
-        self._rows += 1
-        if queue not in self._templates:
-            self._templates.add(queue)
-            self._take_names((queue.name,))
-
-    def _take_names(self, names: Iterable[bytes]) -> None:
+    def _take_names(self, names: Sequence[bytes]) -> None:
         for name in names:
             if name not in self._names:
                 self._names.add(name)
                 self._blob_bytes += len(name) + 1
+        self._last_names = names
 
     def ending(self, place: WritePosition) -> Ending:
         """Return what the successor's header says of this file."""
@@ -221,21 +212,19 @@ class Segment:
         """
         assert self.header is not None
         try:
-            contents = self._builder.build_checked(end)
+            contents = self._builder.build_checked(end, self.header)
         except BadRecord:
             self.close()
             return None
-        start = footer_start(end, self.header)
-        self._hasher.update(bytes(start - end))
         footer = encode_footer(contents, self.header, self._hasher.intdigest(), successor)
-        sealed_end = start + len(footer)
+        sealed_end = end + len(footer)
         hiding = b"" if sealed_end < self.file.size() else HIDING
         try:
-            self.file.write(footer + hiding, start)
+            self.file.write(footer + hiding, end)
             self.file.sync()
         except OSError:
             with contextlib.suppress(OSError):
-                self.file.truncate(start)
+                self.file.truncate(end)
             raise
         self.file.truncate(sealed_end)
         self.file.sync()

@@ -10,16 +10,21 @@ TYPE_CHECKING = False  # that of `typing` takes longer than all that is done her
 if TYPE_CHECKING:
     from typing import Any
 
+    from oms_journal.broker.block import Function, Option, Request
     from oms_journal.broker.client.connect import connect, connect_async
     from oms_journal.broker.codes import BrokerError
     from oms_journal.broker.embedded.async_broker import AsyncBroker
     from oms_journal.broker.embedded.broker import Broker
+    from oms_journal.database.added import Added, AddedMany
     from oms_journal.database.asynchronous import AsyncMessageDatabase
     from oms_journal.database.backup.backup import Backup, BackupOptions, BackupReport, back_up
-    from oms_journal.database.backup.restore import restore
+    from oms_journal.database.backup.restore import RestoreOptions, restore
     from oms_journal.database.block import CommitBlock
+    from oms_journal.database.consumers import Taken
     from oms_journal.database.database import MessageDatabase
-    from oms_journal.database.options import Options
+    from oms_journal.database.door.client import QueueClient, connect_queue
+    from oms_journal.database.door.server import QueueServer, serve_queue
+    from oms_journal.database.options import Options, QueueOptions
     from oms_journal.database.view import DatabaseView
     from oms_journal.journal.errors import (
         BackupUnfinished,
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
         InvalidName,
         IsBackup,
         JournalError,
+        LeaseEnded,
         LimitExceeded,
         ManifestDamaged,
         MessageDamaged,
@@ -46,20 +52,25 @@ if TYPE_CHECKING:
         NotAttempted,
         NothingToBackUp,
         NotReadBack,
+        NotServed,
         NotThisBackup,
         NotThisDatabase,
         NotUndelivered,
         OutcomeUnknown,
         OutsideBlock,
+        QueueFull,
         RecoveryRefused,
         RestoreRefused,
         RestoreUnfinished,
+        SocketRefused,
         TakenOver,
         UnreadableCommit,
     )
     from oms_journal.journal.reading.message import Message
 
 __all__ = [
+    "Added",
+    "AddedMany",
     "AsyncBroker",
     "AsyncMessageDatabase",
     "Backup",
@@ -81,9 +92,11 @@ __all__ = [
     "DiskFull",
     "DuplicateConflict",
     "FormatError",
+    "Function",
     "InvalidName",
     "IsBackup",
     "JournalError",
+    "LeaseEnded",
     "LimitExceeded",
     "ManifestDamaged",
     "Message",
@@ -94,31 +107,52 @@ __all__ = [
     "NotADatabase",
     "NotAttempted",
     "NotReadBack",
+    "NotServed",
     "NotThisBackup",
     "NotThisDatabase",
     "NotUndelivered",
     "NothingToBackUp",
+    "Option",
     "Options",
     "OutcomeUnknown",
     "OutsideBlock",
+    "QueueClient",
+    "QueueFull",
+    "QueueOptions",
+    "QueueServer",
     "RecoveryRefused",
+    "Request",
+    "RestoreOptions",
     "RestoreRefused",
     "RestoreUnfinished",
+    "SocketRefused",
+    "Taken",
     "TakenOver",
     "UnreadableCommit",
     "back_up",
     "connect",
     "connect_async",
+    "connect_queue",
     "restore",
+    "serve_queue",
 ]
 
 _HOMES = {
+    "oms_journal.broker.block": (
+        "Function",
+        "Option",
+        "Request",
+    ),
     "oms_journal.broker.embedded.async_broker": ("AsyncBroker",),
     "oms_journal.broker.embedded.broker": ("Broker",),
     "oms_journal.broker.codes": ("BrokerError",),
     "oms_journal.broker.client.connect": (
         "connect",
         "connect_async",
+    ),
+    "oms_journal.database.added": (
+        "Added",
+        "AddedMany",
     ),
     "oms_journal.database.asynchronous": ("AsyncMessageDatabase",),
     "oms_journal.database.backup.backup": (
@@ -128,9 +162,15 @@ _HOMES = {
         "back_up",
     ),
     "oms_journal.database.block": ("CommitBlock",),
+    "oms_journal.database.consumers": ("Taken",),
     "oms_journal.database.database": ("MessageDatabase",),
-    "oms_journal.database.options": ("Options",),
-    "oms_journal.database.backup.restore": ("restore",),
+    "oms_journal.database.options": (
+        "Options",
+        "QueueOptions",
+    ),
+    "oms_journal.database.door.client": ("QueueClient", "connect_queue"),
+    "oms_journal.database.door.server": ("QueueServer", "serve_queue"),
+    "oms_journal.database.backup.restore": ("RestoreOptions", "restore"),
     "oms_journal.database.view": ("DatabaseView",),
     "oms_journal.journal.errors": (
         "BackupUnfinished",
@@ -148,6 +188,7 @@ _HOMES = {
         "InvalidName",
         "IsBackup",
         "JournalError",
+        "LeaseEnded",
         "LimitExceeded",
         "ManifestDamaged",
         "MessageDamaged",
@@ -156,15 +197,18 @@ _HOMES = {
         "NotADatabase",
         "NotAttempted",
         "NotReadBack",
+        "NotServed",
         "NotThisBackup",
         "NotThisDatabase",
         "NotUndelivered",
         "NothingToBackUp",
         "OutcomeUnknown",
         "OutsideBlock",
+        "QueueFull",
         "RecoveryRefused",
         "RestoreRefused",
         "RestoreUnfinished",
+        "SocketRefused",
         "TakenOver",
         "UnreadableCommit",
     ),

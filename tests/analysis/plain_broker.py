@@ -30,7 +30,8 @@ from oms_journal.broker.records import (
     kind_of,
 )
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.reading.dump import DumpedOperation, dump
+from oms_journal.journal.reading.dump import DumpedOperation
+from oms_journal.recovery.dump import dump
 from tests.support.journals.plain_answers import grouped, in_seconds, percentile
 from tests.support.journals.plain_rows import Answer, database_of
 

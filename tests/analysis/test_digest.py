@@ -21,6 +21,7 @@ from oms_journal.analysis.verdicts import plain, verdicts
 from tests.support.journals import report_tables
 from tests.support.journals.report_tables import DATABASE, World
 
+COUNTS = ("added", "delivered", "deleted", "undelivered")
 START = datetime(2026, 11, 18, 12, tzinfo=UTC)
 HOURS = Buckets(wording.microseconds(START), 3600 * SECOND, 4)
 WORLD = World(queues=("a", "b"), files=3, pieces=HOURS)
@@ -112,6 +113,19 @@ def test_the_time_to_half_of_all_messages_is_found_within_a_bin(tmp_path: Path) 
 
     assert delays.half_within == pytest.approx(10 ** (1 + 50 / 100))
     assert delays.most_within == pytest.approx(10 ** (2 + 48 / 50))
+
+
+def test_the_time_to_half_of_all_messages_is_none_that_no_queue_has(tmp_path: Path) -> None:
+    bins = [{"queue": name, "from_seconds": 0.9, "to_seconds": 1.2, "messages": 50} for name in "ab"]
+    lifecycle = [
+        {"queue": name, "p50_seconds": half, "p99_seconds": most, **dict.fromkeys(COUNTS, 50)}
+        for name, half, most in (("a", 0.91, 0.92), ("b", 1.01, 1.02))
+    ]
+
+    delays = _digest(tmp_path, latency_histogram=bins, lifecycle=lifecycle).delays
+
+    assert 0.91 <= (delays.half_within or 0) <= 1.01
+    assert delays.most_within == 1.02
 
 
 def test_commits_of_several_databases_are_put_together(tmp_path: Path) -> None:

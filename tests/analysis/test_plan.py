@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 
 from oms_journal import MessageDatabase
-from oms_journal.analysis import damage, plan
+from oms_journal.analysis import damage, plan, schema
 from oms_journal.analysis.damage import DamageFound
 from oms_journal.analysis.directory import late_archives
-from oms_journal.analysis.journals import sources
-from oms_journal.analysis.parts import Damage
+from oms_journal.analysis.parts import Damage, FilePart, Partition
 from oms_journal.analysis.schema import Wanted
 from oms_journal.analysis.storage import locate
 from oms_journal.journal.disk import DiskFile, RealDisk
 from oms_journal.journal.errors import DiskError, NewerFormat, NotThisDatabase
-from oms_journal.journal.format.headers import CHECKSUM, HEADER_COPIES, HEADER_SIZE, Ending, xxh3
+from oms_journal.journal.format.headers import CHECKSUM, FRAMES_AT, HEADER_COPIES, HEADER_SIZE, Ending, xxh3
+from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.writing.log import Journal, JournalSettings, Opening
 from tests.support.crashes.crash_store import with_header
-from tests.support.disks.small_files import SMALL, churn, fill, open_small
+from tests.support.disks.small_files import churn, fill, open_small
 from tests.support.journals.analysed import (
     ALL,
     Row,
@@ -38,7 +38,7 @@ from tests.support.journals.analysed import (
     plain,
     planned,
 )
-from tests.support.journals.golden_files import add, vouch, write
+from tests.support.journals.golden_files import add, journal, vouch, write
 from tests.support.journals.plain_rows import database_of
 from tests.support.journals.random_journal import QUEUES, RandomWriter
 
@@ -281,29 +281,6 @@ def test_an_archive_of_a_number_that_a_later_owner_has_used_was_late(tmp_path: P
     assert late_archives(locate([str(tmp_path / "spool")])[0]) == {"omsmsg-0000000003-v0001.archive"}
 
 
-@pytest.mark.parametrize("is_foreign", [False, True], ids=["the same database", "another one"])
-def test_an_archive_of_what_the_blocks_of_a_prepared_file_held_before_tells_of_no_loss(
-    is_foreign: bool, tmp_path: Path
-) -> None:
-    """It has the header of another file: that is none of a file in this directory, wherever it came from."""
-    spool = tmp_path / "spool"
-    for directory in (spool, tmp_path / "other"):
-        with open_small(directory) as db:
-            fill(db, 3)
-    stale = spool / "omsmsg-0000000009.data"
-    held = (tmp_path / "other" if is_foreign else spool) / "omsmsg-0000000001.data"
-    stale.write_bytes(held.read_bytes()[:2048].ljust(SMALL, b"\0"))
-    with MessageDatabase.open(spool) as db:
-        assert [file.row for file in db.recovery.files if file.name == stale.name] == ["stale"]
-
-    found = sources([str(spool)])
-    assert [Path(name).name for name in found.late] == ["omsmsg-0000000009-v0001.archive"]
-    assert not found.archives
-    assert damages(spool) == []
-    with pytest.raises(NotThisDatabase, match="under another name"):
-        sources([found.late[0]])
-
-
 def test_files_of_the_database_that_another_was_restored_from_are_its_history(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
     with open_small(spool) as db:
@@ -356,13 +333,13 @@ def test_a_file_of_a_newer_format_is_refused_by_its_version(written: Path, tmp_p
     path = max(spool.glob("*.data"))
     data = bytearray(path.read_bytes())
     for at in HEADER_COPIES:
-        data[at + 8] = 2
+        data[at + 8] = 3
         body = bytes(data[at : at + HEADER_SIZE - CHECKSUM.size])
         data[at + HEADER_SIZE - CHECKSUM.size : at + HEADER_SIZE] = CHECKSUM.pack(xxh3(body))
     path.write_bytes(data)
 
     for read in (planned, damages, analysed):
-        with pytest.raises(NewerFormat, match=rf"{path.name} .*format version 2, this program knows up to 1"):
+        with pytest.raises(NewerFormat, match=rf"{path.name} .*format version 3, this program knows up to 2"):
             read(spool)
 
 
@@ -445,7 +422,7 @@ def test_a_footer_that_is_not_good_leaves_out_nothing(tmp_path: Path) -> None:
         fill(db, 1)
     path = min(tmp_path.glob("*.data"))
     data = path.read_bytes()
-    start = data.rindex(b"OMSFOOT1")
+    start = data.rindex(b"OMSFOOT2")
     expected = [row for row in analysed(tmp_path) if row["file"] == path.name]
     wanted = replace(ALL, since=expected[0]["time"], until=expected[-1]["time"] + 1)
     for byte in range(start + 80, start + 96):
@@ -569,11 +546,79 @@ def test_a_file_named_alone_ends_where_its_neighbour_says(tmp_path: Path) -> Non
     [first, second] = sorted(tmp_path.glob("*.data"))
     expected = analysed(tmp_path)
     data = first.read_bytes()
-    first.write_bytes(data[: data.rindex(b"OMSFOOT1")] + bytes(4096))  # not sealed any more
+    first.write_bytes(data[: data.rindex(b"OMSFOOT2")] + bytes(4096))  # not sealed any more
 
     assert analysed(first) == [row for row in expected if row["file"] == first.name]
     assert analysed(second) == [row for row in expected if row["file"] == second.name]
     assert [part.named is not None for one in planned(first) for part in one.parts] == [True]
+
+
+def test_a_file_that_is_closed_between_planning_and_reading_is_read_with_the_payload_that_was_promised(
+    tmp_path: Path,
+) -> None:
+    """It was planned up to the first place, by the footer before it alone; its payload stands behind that."""
+    writing = journal(tmp_path)
+    write(writing, add(b"q", b"one"))
+    writing.roll_at_next_commit()
+    write(writing, add(b"q", bytes(700)))
+    writing.seal_all()
+    expected = analysed(tmp_path)
+    partitions = planned(tmp_path)
+    assert _second(partitions).limit == FRAMES_AT + 1
+    assert [row["payload"] for row in expected] == [b"one", bytes(700)]
+
+    writing.close(seal=True)
+
+    assert plain(batches_of(partitions, report=damage.refuse)) == expected
+
+
+@pytest.mark.parametrize("shown", [0, HEADER_SIZE], ids=["no header", "half of the header"])
+def test_a_file_that_is_begun_while_headers_are_read_is_not_damaged(shown: int, tmp_path: Path) -> None:
+    """Its header is read before it is there, or before all of it is; then the file before it says that it was begun."""
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    writing = journal(spool)
+    write(writing, add(b"q", b"one"))
+    writing.roll_at_next_commit()
+    write(writing, add(b"q", bytes(700)))
+    writing.seal_all()
+    expected = analysed(spool)
+    begun = spool / str(DataFileName(2))
+    before = tmp_path / begun.name
+    before.write_bytes(begun.read_bytes()[:shown].ljust(begun.stat().st_size, b"\0"))
+    [location] = locate([str(spool)])
+
+    partitions = plan.plan([replace(location, storage=_Earlier(begun, before))], ALL)  # type: ignore[arg-type]
+
+    assert _second(partitions).is_rotted and _second(partitions).is_promised
+    assert plain(batches_of(partitions, report=damage.refuse)) == expected
+    found = plan.plan_damage([replace(location, storage=_Earlier(begun, before))])  # type: ignore[arg-type]
+    assert [list(damage.batches(one, schema.default_columns("damage"))) for one in found] == [[]] * len(found)
+    writing.close(seal=False)
+
+
+def _second(partitions: list[Partition]) -> FilePart:
+    return next(part for one in partitions for part in one.parts if part.sequence == 2)
+
+
+class _Earlier(RealDisk):
+    """A storage and its disk: who opens one of the files for the first time sees it as it was before."""
+
+    is_local = True
+
+    def __init__(self, path: Path, before: Path) -> None:
+        self._path = path
+        self._before = before
+        self._was_opened = False
+
+    def disk(self) -> RealDisk:
+        return self
+
+    def open(self, path: Path, *, writable: bool = False) -> DiskFile:
+        if path == self._path and not self._was_opened:
+            self._was_opened = True
+            path = self._before
+        return super().open(path, writable=writable)
 
 
 def test_a_running_database_is_read_as_far_as_it_is_known_to_be_durable(tmp_path: Path) -> None:

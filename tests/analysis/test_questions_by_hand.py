@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from oms_journal.analysis import questions
+from oms_journal.journal.format.headers import FRAMES_AT
 from tests.broker.admin import broker_questions
 from tests.support.journals.plain_rows import Answer, File, Row, answer, files_frame, frame, moment
 
@@ -196,7 +197,7 @@ def _files(*sizes: int, database: str = "d1", active: bool = False, retained: in
             database=database,
             sequence=sequence,
             file=f"omsmsg-{sequence:010}.data",
-            bytes=size,
+            bytes=FRAMES_AT + size,  # headers, and what stands behind them
             sealed=not active or sequence < len(sizes),
             retained=sequence <= retained,
         )
@@ -218,12 +219,12 @@ def test_retention_names_what_keeps_each_file(spark: SparkSession) -> None:
 
     assert by_database(found, "sequence", "active", "live_bytes", "dead_bytes", "live_messages", "live_keys") == {
         "pinned": [
-            (1, False, 57, 943, 1, 0),
-            (2, False, 0, 1000, 0, 0),
-            (3, False, 10, 990, 1, 0),
-            (4, False, 0, 1000, 0, 2),
-            (5, False, 0, 1000, 0, 0),
-            (6, True, 0, 500, 0, 0),
+            (1, False, 57, 5295, 1, 0),
+            (2, False, 0, 5352, 0, 0),
+            (3, False, 10, 5342, 1, 0),
+            (4, False, 0, 5352, 0, 2),
+            (5, False, 0, 5352, 0, 0),
+            (6, True, 0, 4852, 0, 0),
         ]
     }
     pins = ("sequence", "needed", "pinned_by", "pin_message", "pin_queue", "pin_key", "pin_age_seconds", "pins_files")
@@ -236,11 +237,11 @@ def test_retention_names_what_keeps_each_file(spark: SparkSession) -> None:
         (6, False, None, None, None, None, None, 0),
     ]
     assert by_database(found, "sequence", "freed_by_compact")["pinned"] == [
-        (1, 1000 - 57 - 120),
-        (2, 1000),
-        (3, 1000 - 10 - 120),
-        (4, 1000 - 2 * 300),
-        (5, 1000),
+        (1, 5352 - 57 - 120),
+        (2, 5352),
+        (3, 5352 - 10 - 120),
+        (4, 5352 - 2 * 300),
+        (5, 5352),
         (6, 0),
     ]
 
@@ -264,11 +265,11 @@ def test_retention_plans_as_compaction_does(spark: SparkSession) -> None:
     }
     assert freed == {
         "full": [0, 0],
-        "half": [500, 0],
+        "half": [4852, 0],
         "over": [0, 0],
-        "many": [180] * 8,
+        "many": [4532] * 8,
         "few": [0] * 7,
-        "away": [500],  # what clean-up has moved away is not on the disk any more
+        "away": [4852],  # what clean-up has moved away is not on the disk any more
     }
 
 

@@ -34,6 +34,7 @@ from oms_journal.analysis.storage import NoJournal
 from oms_journal.analysis.tables import Tables
 from oms_journal.analysis.verdicts import Name, Question, Verdict
 from oms_journal.journal.errors import NotThisDatabase
+from oms_journal.journal.format.footer import MAGIC
 from tests.support.disks.watched_disk import HandClock
 from tests.support.journals import plain_answers as plain
 from tests.support.journals.plain_rows import MICROSECOND, Row, moment, rows_in
@@ -95,7 +96,9 @@ def reported(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> R
     writer = RandomWriter(folder / "spool", 3)
     writer.write(cleans=False)
     shutil.copytree(writer.spool, folder / "copy")
-    damage(sorted(writer.spool.glob("*.data"))[2], place=0.4)
+    path = sorted(writer.spool.glob("*.data"))[2]
+    damage(path, place=0.4)
+    path.write_bytes(path.read_bytes()[: path.read_bytes().rindex(MAGIC)])  # its footer would know what was there
     with writer.open():
         pass  # which repairs it
     now = moment(writer.clock.now)

@@ -20,8 +20,12 @@ from oms_journal.analysis.storage import NoFileSystem, NoJournal
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError, NewerFormat, NotThisDatabase
 from oms_journal.journal.format.headers import HEADER_COPIES, HEADER_SIZE
+from oms_journal.journal.format.records import TermColumns
 from oms_journal.journal.names import ArchiveName
-from oms_journal.journal.reading.dump import DumpedOperation, dump
+from oms_journal.journal.reading.dump import DumpedOperation
+from oms_journal.recovery.dump import dump
+from tests.support.disks.small_files import open_small
+from tests.support.journals.on_terms import add_on_terms
 from tests.support.journals.plain_rows import database_of, moment, rows_in
 from tests.support.journals.random_journal import RandomWriter, damage
 from tests.support.journals.source_calls import DEFAULT, Rows, batches, dumped, in_order, load, plain, reader, rows_of
@@ -273,11 +277,11 @@ def test_odd_names_and_payloads_that_are_no_text_come_as_they_are(tmp_path: Path
 
 def test_a_newer_format_is_refused(spool: Path, spark: SparkSession) -> None:
     path = data_files(spool)[1]
-    _write_version(path, 2)
+    _write_version(path, 3)
 
     with pytest.raises(NewerFormat):
         load(spool)
-    with pytest.raises(PySparkException, match=rf"NewerFormat: {path.name} at byte 0: format version 2"):
+    with pytest.raises(PySparkException, match=rf"NewerFormat: {path.name} at byte 0: format version 3"):
         spark.read.format("omsjournal").load(str(spool)).count()
 
 
@@ -345,6 +349,20 @@ def test_a_file_that_is_cut_while_it_is_read_gives_what_is_left_of_it(spool: Pat
     assert 0 < len(kept) < len(rows)
     told = load(spool, table="damage")
     assert [(row["file"], row["start"], row["kind"]) for row in told] == [(path.name, middle, "damaged")]
+
+
+def test_terms_are_there_when_asked_for(tmp_path: Path) -> None:
+    with open_small(tmp_path) as db:
+        db.add("q", b"without")
+        terms = TermColumns(due=(1,), attempts=(3,), groups=(b"g",))
+        add_on_terms(db, "q", [b"with"], terms)
+
+    without, with_them = in_order(load(tmp_path, terms=True))
+
+    assert [without[name] for name in ("due", "expiry", "attempts", "group")] == [None] * 4
+    assert [with_them[name] for name in ("expiry", "attempts", "group")] == [None, 3, "g"]
+    assert load(tmp_path, columns=("due",)) == [{"due": None}, {"due": with_them["due"]}]
+    assert with_them["due"] is not None and "due" not in load(tmp_path)[0]
 
 
 def test_payloads_of_a_file_that_goes_while_it_is_read_are_not_made_up(spool: Path) -> None:

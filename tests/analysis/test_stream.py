@@ -135,7 +135,7 @@ def test_a_batch_goes_through_as_many_files_as_it_may(tmp_path: Path) -> None:
 
 
 def test_a_batch_has_no_more_operations_than_it_may_but_a_whole_commit(tmp_path: Path) -> None:
-    with MessageDatabase.open(tmp_path, max_data_file_size=4096) as db:
+    with MessageDatabase.open(tmp_path, max_data_file_size=7680) as db:
         for count in (1, 2, 3, 25, 1, 1, 4, 5):
             numbers = db.add_many("q", [b"x" * 80] * count)
         db.deliver_many(numbers)

@@ -7,10 +7,11 @@ is left with the hand: it is played while the call is under way, and after it.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 from oms_journal import InvalidName, LimitExceeded
-from tests.api.model import Model, Raised
+from tests.api.model import FAR, LONG, NEVER, Model, Raised
 
 
 class Oops(Exception):
@@ -73,7 +74,19 @@ WORDS: dict[str, tuple[str, ...]] = {  # one of which a refusal says
     "value": ("value",),
     "prefix": ("prefix", "key"),
     "flag": ("compact", "dry_run"),
+    "count": ("count",),
     "numbers_at": ("numbers_at",),
+    "queues": ("queue",),
+    "asked_queue": ("queue",),
+    "wait": ("wait",),
+    "wait_for_room": ("wait",),
+    "lease": ("lease",),
+    "delay": ("delay",),
+    "due_in": ("delay",),
+    "due_at": ("at must",),
+    "expires": ("expires",),
+    "group": ("group",),
+    "reason": ("reason",),
 }
 
 
@@ -251,6 +264,169 @@ def _the_engines(hand: Hand, n: int) -> Given:
     return refused(("\0", "\0low-water")[n % 2], InvalidName)
 
 
+_enter(RIGHT, ("queues",), plain_text)
+_enter(RIGHT, ("queues",), strange_text)
+_enter(WRONG, ("queues",), no_name)
+
+
+@right("queues")
+def _several(hand: Hand, n: int) -> Given:
+    given = [text(n), text(n + 1), text(n)][: n % 3 + 1]
+    return Given((given, tuple(given), StrangeList(given))[n // 3 % 3], given)
+
+
+@right("queues")
+def _several_once(hand: Hand, n: int) -> Given:
+    given = [text(n), StrangeText(text(n + 2))]
+    once = Once(given)
+    return Given(once, [text(n), text(n + 2)], used_up=once.used_up)
+
+
+@wrong("queues")
+def _no_queues(hand: Hand, n: int) -> Given:
+    wrong = (None, b"a", bytearray(b"a"), {}, {"a": 1}, ["a", 5], [None], *NOTHING_LIKE_IT)
+    return refused(wrong[n % len(wrong)])
+
+
+@wrong("queues")
+def _none_at_all(hand: Hand, n: int) -> Given:
+    return refused(([], (), iter([]), StrangeList())[n % 4], ValueError)
+
+
+@wrong("queues")
+def _no_name_among_them(hand: Hand, n: int) -> Given:
+    return refused(["a", ("", "q" * 256, "\ud800")[n % 3]], InvalidName)
+
+
+_enter(RIGHT, ("asked_queue",), plain_text)
+_enter(RIGHT, ("asked_queue",), strange_text)
+_enter(WRONG, ("asked_queue",), no_name)
+
+
+@right("asked_queue")
+def _every_queue(hand: Hand, n: int) -> Given:
+    return Given(None, None)
+
+
+@wrong("asked_queue")
+def _no_text_(hand: Hand, n: int) -> Given:
+    return refused((b"a", bytearray(b"a"), ["a"], {}, ("a",), *NOTHING_LIKE_IT)[n % 12])
+
+
+@right("wait", "wait_for_room")
+def _no_wait_or_a_short_one(hand: Hand, n: int) -> Given:
+    return Given((0, 0.0, 0.0001, 0.001)[n % 4])
+
+
+@right("wait_for_room")
+def _refused_at_once(hand: Hand, n: int) -> Given:
+    return Given(None)
+
+
+@wrong("wait", "wait_for_room")
+def _no_time_to_wait(hand: Hand, n: int) -> Given:
+    return refused((-1, -0.001, float("nan"), float("-inf"))[n % 4], ValueError)
+
+
+@wrong("wait", "delay")
+def _no_seconds(hand: Hand, n: int) -> Given:
+    wrong: tuple[object, ...] = (None, True, "1", b"1", [1], {}, 1j, object(), len, ...)
+    return refused(wrong[n % len(wrong)])
+
+
+@wrong("wait_for_room")
+def _no_seconds_for_room(hand: Hand, n: int) -> Given:
+    wrong: tuple[object, ...] = (True, "1", b"1", [1], {}, 1j, object(), len, ...)
+    return refused(wrong[n % len(wrong)])
+
+
+@right("lease")
+def _a_lease_or_none(hand: Hand, n: int) -> Given:
+    return Given((None, 5, 0.001, 1e9)[n % 4])
+
+
+@wrong("lease")
+def _no_time_of_a_lease(hand: Hand, n: int) -> Given:
+    return refused((0, 0.0, -1, 1e10, float("nan"), float("inf"))[n % 6], ValueError)
+
+
+@wrong("lease")
+def _no_lease(hand: Hand, n: int) -> Given:
+    wrong: tuple[object, ...] = (True, False, "1", b"1", [1], {}, 1j, object(), len, ...)
+    return refused(wrong[n % len(wrong)])
+
+
+@right("delay")
+def _no_delay_or_a_long_one(hand: Hand, n: int) -> Given:
+    given = (0, 0.0, 10**6, 1e9)[n % 4]
+    return Given(given, given)
+
+
+@wrong("delay")
+def _no_time_of_a_delay(hand: Hand, n: int) -> Given:
+    return refused((-1, 1e10, float("nan"), float("inf"))[n % 4], ValueError)
+
+
+@right("due_in")
+def _at_once_or_much_later(hand: Hand, n: int) -> Given:
+    given = (None, 0, 0.0, 10**6, LONG)[n % 5]
+    return Given(given, given)
+
+
+@right("due_at")
+def _long_ago_or_much_later(hand: Hand, n: int) -> Given:
+    given = (None, 0, 1.5, FAR, FAR.astimezone(timezone(timedelta(hours=-5))))[n % 5]
+    return Given(given, given)
+
+
+@right("expires")
+def _never_or_much_later(hand: Hand, n: int) -> Given:
+    given = (None, LONG, NEVER, NEVER.astimezone(timezone(timedelta(hours=9))))[n % 4]
+    return Given(given, given)
+
+
+@wrong("due_in")
+def _no_time_until_it_is_due(hand: Hand, n: int) -> Given:
+    return refused((-1, 1e10, float("nan"), float("inf"))[n % 4], ValueError)
+
+
+@wrong("due_at", "expires")
+def _no_point_in_time(hand: Hand, n: int) -> Given:
+    without_zone = datetime(2040, 1, 1)  # noqa: DTZ001
+    return refused((-1, 1e12, float("nan"), float("inf"), without_zone)[n % 5], ValueError)
+
+
+@wrong("due_in", "due_at", "expires")
+def _neither_seconds_nor_a_time(hand: Hand, n: int) -> Given:
+    wrong: tuple[object, ...] = (True, "1", b"1", [1], {}, 1j, timedelta(1), date(2040, 1, 1), object(), len, ...)
+    return refused(wrong[n % len(wrong)])
+
+
+@right("group")
+def _a_group_or_none(hand: Hand, n: int) -> Given:
+    given = (None, "g", StrangeText("g"), "g" * 255, "größe")[n % 5]
+    return Given(given, given if given is None else str.__str__(given))
+
+
+_enter(WRONG, ("group",), no_name)
+
+
+@wrong("group")
+def _no_name_of_a_group(hand: Hand, n: int) -> Given:
+    return refused((b"g", 0, False, ["g"], {}, *NOTHING_LIKE_IT)[n % 12])
+
+
+@right("reason")
+def _a_reason(hand: Hand, n: int) -> Given:
+    return Given(("", "why", StrangeText("why"), "\ud800", "\0", "x" * 5000)[n % 6])
+
+
+@wrong("reason")
+def _no_reason(hand: Hand, n: int) -> Given:
+    wrong: tuple[object, ...] = (None, 5, True, b"why", ["why"], {}, *NOTHING_LIKE_IT)
+    return refused(wrong[n % len(wrong)])
+
+
 @right("prefix")
 def _a_prefix(hand: Hand, n: int) -> Given:
     given = ("", "a", "h", "\0", "q", "zz")[n % 6]
@@ -270,6 +446,22 @@ def _half_a_character(hand: Hand, n: int) -> Given:
 @wrong("prefix")
 def _no_prefix(hand: Hand, n: int) -> Given:
     return refused((None, b"a", ["a"], *NOTHING_LIKE_IT)[n % 10])
+
+
+@right("count")
+def _so_many(hand: Hand, n: int) -> Given:
+    count = n % 4 + 1
+    return Given((count, StrangeNumber(count))[n // 4 % 2], count)
+
+
+@wrong("count")
+def _none_or_fewer(hand: Hand, n: int) -> Given:
+    return refused((0, -1, StrangeNumber(0))[n % 3], ValueError)
+
+
+@wrong("count")
+def _no_count(hand: Hand, n: int) -> Given:
+    return refused((None, True, False, "1", b"1", 1.0, [1], {}, *NOTHING_LIKE_IT[1:])[n % 14])
 
 
 @right("flag")

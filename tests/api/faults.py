@@ -6,16 +6,20 @@ Each is a block that changes the product from outside, as in the simulation (`te
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from oms_journal.database.added import Added
 from oms_journal.database.arguments import every, message_number, plain_bytes, plain_properties, plain_text
 from oms_journal.database.block import CommitBlock
-from oms_journal.database.consumers import Consumers
+from oms_journal.database.consumers import Consumers, Holding
 from oms_journal.database.drafting import Drafting
 from oms_journal.database.encode import Encoder
-from oms_journal.database.ledger import IndexChanges, Run
+from oms_journal.database.ledger import Ledger
 from oms_journal.index.table import MessageLocation
-from oms_journal.journal.operations import VALUE_BYTES_MAX, check_size
+from oms_journal.journal.format.records import RECORD, padded
+from oms_journal.journal.operations import VALUE_BYTES_MAX, Operation, check_size
 from oms_journal.journal.reading.message import Message
-from oms_journal.journal.writing.draft import Draft, draft_plain
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 from tests.planted.patched import Patched
 from tests.simulation.faults.fault import changed, changed_in, nothing
 from tests.support.attack import Fault, entering
@@ -24,7 +28,6 @@ FAULTS: dict[str, Fault] = {}
 _NUMBERS_LOOKED_AT = (
     Patched.DATABASE_MESSAGE_NUMBER,
     Patched.ASYNCHRONOUS_MESSAGE_NUMBER,
-    Patched.BLOCK_MESSAGE_NUMBER,
 )
 
 
@@ -144,7 +147,7 @@ def falsy_properties_are_none() -> Iterator[None]:
         yield
 
 
-@fault(swept=["put"])
+@fault(swept=["put"], near=["api/test_api"])
 def a_value_is_measured_before_it_is_copied() -> Iterator[None]:
     """The limit of a value is held against the length that it says it has."""
 
@@ -165,8 +168,11 @@ def a_count_of_nothing_is_written() -> Iterator[None]:
             draft: Draft | None = before(self, queue, payloads, *rest)
             if draft is None:
                 template = self.encode.queue(queue)
-                draft = draft_plain(template.name, [], [])
-                draft.effect = IndexChanges(runs=(Run(template, []),))
+                draft = CommitBuilder().draft()
+                record = RECORD.pack(Operation.ADD, 0, len(template.name), 0, 0, 0) + template.name
+                draft.records = bytearray(padded(record))
+                draft.frame_size += len(draft.records)
+                draft.runs = ((template, []),)
             return draft
 
         return add_many
@@ -239,7 +245,7 @@ def half_of_many_stays_in_the_block() -> Iterator[None]:
 @fault("tasks", budget=20)
 def a_cancelled_take_keeps_its_message() -> Iterator[None]:
     """The message that a cancelled task was about to get is given back by nobody."""
-    with changed(Patched.MESSAGE_DATABASE_GIVE_BACK, lambda _: nothing):
+    with changed(Patched.HANDING_GIVE_BACK, lambda _: nothing):
         yield
 
 
@@ -249,8 +255,11 @@ class _Forgetful(list[int]):
     def append(self, _: int) -> None:
         return None
 
+    def extend(self, _: Iterable[int]) -> None:
+        return None
 
-@fault(swept=["interrupted take"])
+
+@fault(swept=["interrupted take", "interrupted take_many"])
 def an_interrupted_take_keeps_its_message() -> Iterator[None]:
     """An exception that leaves `take` leaves its message with nobody."""
 
@@ -265,11 +274,11 @@ def an_interrupted_take_keeps_its_message() -> Iterator[None]:
         yield
 
 
-@fault(swept=["interrupted take"])
+@fault(swept=["interrupted take"], near=["api/test_api"])
 def take_removes_before_it_notes() -> Iterator[None]:
     """`take` removes the number from its line, and only then notes that it is taken."""
 
-    def take(self: Consumers, queue: str) -> MessageLocation | None:
+    def take(self: Consumers, queue: str, holder: int | str = 0) -> MessageLocation | None:
         line = self._lines.get(queue) or self._new_line(queue)
         while self.given_back:
             self.release(self.given_back.popleft())
@@ -285,27 +294,25 @@ def take_removes_before_it_notes() -> Iterator[None]:
                 return None
             place = None if number in self.taken else self._table.find(number)
             if place is not None:
-                self.taken[number] = queue
+                self.taken[number] = (queue, 0.0, holder)
                 return place
 
     with changed(Patched.CONSUMERS_TAKE, lambda _: take):
         yield
 
 
-@fault(swept=["interrupted release"])
+@fault(swept=["interrupted release"], near=["api/test_api"])
 def release_removes_before_it_returns() -> Iterator[None]:
     """`release` forgets who has the message, and only then puts it back into its line."""
 
-    def release(self: Consumers, number: int) -> bool:
-        queue = self.taken.pop(number, None)
-        if queue is None:
-            return False
-        if (line := self._lines.get(queue)) is not None:
+    def put_back(self: Consumers, number: int, holding: Holding) -> None:
+        self.taken.pop(number, None)
+        self.leases.pop(number, None)
+        if (line := self._lines.get(holding[0])) is not None:
             line.returned.append(number)
             line.returned.sort()
-        return True
 
-    with changed(Patched.CONSUMERS_RELEASE, lambda _: release):
+    with changed(Patched.CONSUMERS_PUT_BACK, lambda _: put_back):
         yield
 
 
@@ -314,7 +321,7 @@ def what_is_delivered_stays_taken() -> Iterator[None]:
     """A message that was taken and delivered can be released."""
 
     def begun(before: Any) -> Any:
-        return lambda self, index, taken, *more: before(self, index, {}, *more)
+        return lambda self, index, consumers=None, *more: before(self, index, None, *more)
 
     with changed(Patched.LEDGER_INIT, begun):
         yield
@@ -333,6 +340,61 @@ def what_is_held_back_is_handed_out() -> Iterator[None]:
         yield
 
 
+# What an add answers, and whether there is room for it.
+
+
+@fault(swept=["add"])
+def a_repeat_is_told_as_new() -> Iterator[None]:
+    """A known producer identifier is answered as if its message had been added."""
+    with changed(Patched.ADDED_NUMBER, lambda before: lambda draft: Added(before(draft))):
+        yield
+
+
+@fault(swept=["interrupted peek"])
+def a_peek_takes() -> Iterator[None]:
+    """What `peek` shows is handed out to its caller."""
+    with changed(Patched.CONSUMERS_PEEK, lambda _: Consumers.take):
+        yield
+
+
+@fault(swept=["purge"])
+def a_purge_leaves_what_is_taken() -> Iterator[None]:
+    """`purge` deletes what nobody has taken."""
+
+    def purge(before: Any) -> Any:
+        def free(self: Drafting, queue: str, numbers: Any) -> Any:
+            return before(self, queue, numbers[~np.isin(numbers, [*self.ledger.taken])])
+
+        return free
+
+    with changed(Patched.DRAFTING_PURGE, purge):
+        yield
+
+
+@fault(swept=["add"], near=["database/test_queue_limits"])
+def what_was_added_counts_twice() -> Iterator[None]:
+    """What a commit was to add counts also when it is durable, and is counted by the index."""
+    with changed(Patched.LIMITED_LEDGER_APPLY_EFFECT, lambda _: Ledger._apply_effect):
+        yield
+
+
+@fault(swept=["interrupted add to a full queue"], near=["database/test_queue_limits"])
+def who_waited_and_gave_up_stays_in_line() -> Iterator[None]:
+    """A caller whose time is up, or who was interrupted, is granted room that nobody uses."""
+    with (
+        changed(Patched.LIMITED_GIVE_UP, lambda _: nothing),
+        changed(Patched.LIMITS_LEAVE_LINE, lambda _: nothing),
+    ):
+        yield
+
+
+@fault(near=["database/test_queue_limits"])
+def room_that_comes_free_is_granted_to_nobody() -> Iterator[None]:
+    """Who waits for room is not told of a delivery."""
+    with changed(Patched.LIMITED_LEDGER_REMOVE, lambda _: Ledger._remove):
+        yield
+
+
 # The end.
 
 
@@ -343,7 +405,7 @@ def a_closed_database_answers() -> Iterator[None]:
         yield
 
 
-@fault(budget=20)
+@fault(budget=20, near=["recovery/crashes/test_processes"])
 def the_child_of_a_fork_has_the_database() -> Iterator[None]:
     """A forked child can go on asking the database of its parent."""
     with changed(Patched.MESSAGE_DATABASE_ABANDON, lambda _: nothing):

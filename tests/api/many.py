@@ -251,7 +251,7 @@ def _a_number(hand: Hand, n: int) -> Given:
 def _a_message(hand: Hand, n: int) -> Given:
     number = _some_number(hand, n)
     _, queue, payload, properties = hand.model.messages.get(number, (0, "a", b"", {}))
-    return Given(Message(number, queue, payload, properties, 0, None, 1, 768), number)
+    return Given(Message(number, queue, payload, properties, 0, None, 1, 4352), number)
 
 
 @right("number")
@@ -274,7 +274,7 @@ def _a_number_of_numpys(hand: Hand, n: int) -> Given:
 
 @wrong("number")
 def _no_number(hand: Hand, n: int) -> Given:
-    message = Message("1", "a", b"", {}, 0, None, 1, 768)  # type: ignore[arg-type]
+    message = Message("1", "a", b"", {}, 0, None, 1, 4352)  # type: ignore[arg-type]
     found: tuple[object, ...] = (None, "1", b"1", True, False, 1.0, float("nan"), (1,), [1], {}, Fraction(1), message)
     return refused((*found, message._replace(number=True), *NOTHING_LIKE_IT[1:])[n % 19])
 
@@ -298,7 +298,7 @@ def _nothing(hand: Hand, n: int) -> Given:
 
 @wrong("numbers", "numbers_or_all")
 def _a_message_alone(hand: Hand, n: int) -> Given:
-    return refused(Message(1, "a", b"", {}, 0, None, 1, 768))
+    return refused(Message(1, "a", b"", {}, 0, None, 1, 4352))
 
 
 # Where numbers go into a value.

@@ -8,11 +8,16 @@ against the state before and the state after.
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
-from oms_journal import DuplicateConflict, LimitExceeded, NoSuchMessage, NotUndelivered
+from oms_journal import AddedMany, DuplicateConflict, LimitExceeded, NoSuchMessage, NotUndelivered, QueueFull
+from oms_journal.database.added import Repeated
 
 MESSAGE_BYTES_MAX = 9000  # of the databases that are played with
+MOST = {"b": 3, "narrow": 1}  # messages that a queue holds there
+LONG = 1e9  # seconds, the longest delay that is taken
+FAR, NEVER = datetime(8000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 Raised = tuple[type[BaseException], ...]
 
 
@@ -24,6 +29,8 @@ class New:
     payload: bytes
     properties: Mapping[str, str] | None = None
     producer_id: str | None = None
+    waits: bool = False  # it is not due, and is not while a script runs
+    group: str | None = None
 
     @property
     def size(self) -> int:
@@ -58,6 +65,7 @@ class Change:
     values: dict[str, Value | None] = field(default_factory=dict)  # None drops the key
     taken: set[int] = field(default_factory=set)
     released: set[int] = field(default_factory=set)
+    delayed: set[int] = field(default_factory=set)  # of those that are released
     freed: set[int] = field(default_factory=set)
 
     @property
@@ -84,6 +92,9 @@ class Model:
     keys: dict[str, bytes] = field(default_factory=dict)
     identifiers: dict[tuple[str, str], tuple[range, tuple[bytes, ...]]] = field(default_factory=dict)
     taken: set[int] = field(default_factory=set)
+    away: set[int] = field(default_factory=set)  # given back with a delay, which does not pass
+    away_for_long: set[int] = field(default_factory=set)  # of these, those that the journal says so of
+    groups: dict[int, str] = field(default_factory=dict)  # of the messages that have one
     held: set[int] = field(default_factory=set)
     gone: list[int] = field(default_factory=list)
     highest: int = 0
@@ -98,7 +109,11 @@ class Model:
 
     def free(self, queue: str) -> list[int]:
         """Return the numbers of the messages that can be taken, in order."""
-        return [number for number in self.of(queue) if number not in self.taken]
+        firsts: dict[tuple[str, str], int] = {}
+        for number in sorted(self.groups):
+            firsts.setdefault((self.messages[number][1], self.groups[number]), number)
+        behind = self.groups.keys() - set(firsts.values())
+        return [number for number in self.of(queue) if number not in self.taken | self.away | behind]
 
     @property
     def queue_names(self) -> list[str]:
@@ -113,10 +128,16 @@ class Model:
             self.highest = numbers[-1]
         for number, new in zip(numbers, change.added, strict=True):
             self.messages[number] = (number, new.queue, new.payload, dict(new.properties or {}))
+            if new.group is not None:
+                self.groups[number] = new.group
+            if new.waits:
+                self.away.add(number)
+                self.away_for_long.add(number)
         for scope, first, payloads in identifiers(change):
             self.identifiers[scope] = (range(numbers[first], numbers[first] + len(payloads)), payloads)
         for number in change.removed:
             del self.messages[number]
+            self.groups.pop(number, None)
             self.gone.append(number)
         for key, value in change.values.items():
             if value is None:
@@ -125,6 +146,15 @@ class Model:
                 self.keys[key] = value.filled(numbers)
         self.taken = (self.taken | change.taken) - change.released - change.removed
         self.held -= change.freed | change.removed
+        self.away = (self.away | change.delayed) - change.removed
+        self.away_for_long -= change.removed
+
+    def restart(self, *, is_killed: bool) -> None:
+        """Forget what a process knows alone: a close writes what came back."""
+        self.taken.clear()
+        if is_killed:
+            self.away = set(self.away_for_long)
+        self.away_for_long = set(self.away)
 
     # Calls.
 
@@ -134,10 +164,14 @@ class Model:
         payload: bytes,
         properties: Mapping[str, str] | None = None,
         producer_id: str | None = None,
+        wait: None = None,  # nobody makes room meanwhile
+        **terms: Any,
     ) -> Expected:
-        expected = self.commit(Change(added=[New(queue, payload, properties, producer_id)]))
+        if are_refused(**terms):
+            return Expected(raises=(ValueError, LimitExceeded))
+        expected = self.commit(Change(added=[New(queue, payload, properties, producer_id, **placed(**terms))]))
         if isinstance(expected.answer, range):
-            expected.answer = expected.answer.start
+            expected.answer = Repeated(expected.answer.start)
         return expected
 
     def add_many(
@@ -146,14 +180,21 @@ class Model:
         payloads: Sequence[bytes],
         properties: Sequence[Mapping[str, str] | None] | None = None,
         producer_id: str | None = None,
+        wait: None = None,
+        **terms: Any,
     ) -> Expected:
+        if are_refused(**terms):
+            return Expected(raises=(ValueError, LimitExceeded))
         if not payloads:
-            return Expected(range(0), raises=(ValueError,) if properties else ())
+            return Expected(AddedMany(range(0)), raises=(ValueError,) if properties else ())
         if properties is not None and len(properties) != len(payloads):
             return Expected(raises=(ValueError,))
         each = properties or [None] * len(payloads)
-        added = [New(queue, payload, given) for payload, given in zip(payloads, each, strict=True)]
-        return self.commit(Change(added=added, producer_id=producer_id))
+        added = [New(queue, payload, given, **placed(**terms)) for payload, given in zip(payloads, each, strict=True)]
+        expected = self.commit(Change(added=added, producer_id=producer_id))
+        if isinstance(expected.answer, range):
+            expected.answer = AddedMany(expected.answer, is_repeat=True)
+        return expected
 
     def commit(self, change: Change) -> Expected:
         """Return what is expected of a commit of several operations. The numbers of a new one are anybody's guess."""
@@ -178,7 +219,21 @@ class Model:
             return Expected(range(begin, begin + len(change.added)))
         if change.removed - self.messages.keys():
             return Expected(raises=(NotUndelivered,))
+        if refused := self._refused(change):
+            return Expected(raises=(refused,))
         return Expected(change=change)
+
+    def _refused(self, change: Change) -> type[Exception] | None:
+        """Return what a commit is refused with that adds more to a queue than there is room for."""
+        for queue, most in MOST.items():
+            new = sum(one.queue == queue for one in change.added)
+            if new > most and not change.removed:
+                return LimitExceeded
+            there = [number for number, message in self.messages.items() if message[1] == queue]
+            more = new - len(change.removed.intersection(there))
+            if more > 0 and len(there) + more > most:
+                return QueueFull
+        return None
 
     def _removal(self, numbers: Sequence[int]) -> Expected:
         there = set(numbers) & self.messages.keys()
@@ -231,13 +286,39 @@ class Model:
         names = [message[1] for message in self.messages.values()]
         return Expected({name: names.count(name) for name in set(names)})
 
-    def take(self, queue: str) -> Expected:
-        free = self.free(queue)[:1]
+    def take(self, queue: str | Sequence[str], wait: float = 0, lease: float | None = None) -> Expected:
+        queues = [queue] if isinstance(queue, str) else queue
+        free = [number for name in queues for number in self.free(name)][:1]
         return Expected(self.messages[free[0]] if free else None, Change(taken=set(free)))
 
-    def release(self, number: int) -> Expected:
-        is_taken = number in self.taken
-        return Expected(is_taken, Change(released={number} if is_taken else set()))
+    def take_many(self, queue: str, count: int, wait: float = 0, lease: float | None = None) -> Expected:
+        free = self.free(queue)[:count]
+        return Expected([self.messages[number] for number in free], Change(taken=set(free)))
+
+    def ready_count(self, queue: str) -> Expected:
+        return Expected(len(self.free(queue)))
+
+    def oldest_age(self, queue: str) -> Expected:
+        is_there = any(message[1] == queue for message in self.messages.values())
+        return Expected(says=lambda age: isinstance(age, float) and age >= 0 if is_there else age is None)
+
+    def peek(self, queue: str) -> Expected:
+        free = self.free(queue)
+        return Expected(self.messages[free[0]] if free else None)
+
+    def purge(self, queue: str) -> Expected:
+        return self._removal([number for number, message in self.messages.items() if message[1] == queue])
+
+    def release(self, number: int, delay: float = 0, reason: str = "") -> Expected:
+        released = {number} & self.taken
+        return Expected(bool(released), Change(released=released, delayed=released if delay else set()))
+
+    def taken_of(self, queue: str | None = None) -> Expected:
+        numbers = [number for number in sorted(self.taken) if queue in (None, self.messages[number][1])]
+        return Expected(says=lambda found: [one.number for one in found] == numbers)
+
+    def requeue(self, numbers: Sequence[int]) -> Expected:
+        return Expected([], raises=(NoSuchMessage, ValueError) if numbers else ())
 
     def held_back(self, queue: str | None = None) -> Expected:
         return Expected([self.messages[number] for number in self.of(queue, held=True)])
@@ -259,6 +340,18 @@ class Model:
 
     def explain(self) -> Expected:
         return Expected(says=lambda files: isinstance(files, list))
+
+
+def are_refused(delay: float | None = None, at: object = None, expires: object = None, group: object = None) -> bool:
+    """Say whether terms contradict one another, each of which is right."""
+    return (delay is not None and at is not None) or (expires == LONG and (delay == LONG or at == FAR))
+
+
+def placed(
+    delay: float | None = None, at: object = None, expires: object = None, group: str | None = None
+) -> dict[str, Any]:
+    """Return what the terms of a message say of it, while a script runs: nothing far off comes in its time."""
+    return {"waits": bool(delay) or at == FAR, "group": group}
 
 
 def identifiers(change: Change) -> list[tuple[tuple[str, str], int, tuple[bytes, ...]]]:

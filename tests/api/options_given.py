@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from oms_journal import QueueOptions
+
 NO_NUMBERS: tuple[object, ...] = ("no", "", [], {}, object(), True, float("nan"), -1, b"5", 1j)
 NO_FLAGS: tuple[object, ...] = ("no", "yes", "", 1, 0, [], object(), 1.0)
 NO_CALLABLES: tuple[object, ...] = (5, "time", [], object())
@@ -31,6 +33,16 @@ OPTIONS: Mapping[str, tuple[tuple[Any, ...], tuple[object, ...]]] = {
     "clock": ((), NO_CALLABLES),
     "chance": ((), NO_CALLABLES),
     "sleep": ((), NO_CALLABLES),
+    "max_messages": ((1000, "500"), (*NO_NUMBERS, 0, 1.5)),
+    "max_bytes": ((1 << 30, "25M"), (*NO_NUMBERS, 0, 1.5, "1X")),
+    "queues": (
+        ({}, {"a": QueueOptions(max_messages=5)}, {"a": QueueOptions(max_bytes="1M"), "b": QueueOptions()}),
+        (5, "a", ["a"], {"a": 5}, {"a": None}, {5: QueueOptions()}, {"": QueueOptions()}, object(), True),
+    ),
+    "max_attempts": ((), (*NO_NUMBERS, 0, 1.5, 10**10, 3)),  # 3 asks for a dead_letter
+    "dead_letter": ((), (5, "", [], {}, object(), True, b"dead", "q" * 256, "dead")),  # likewise
+    "slow_sync": ((0, 0.5, "2s", "1m"), NO_NUMBERS),
+    "on_slow_sync": ((float, print), NO_CALLABLES),
     "steady": ((), NO_CALLABLES),
     "directory": ((), (5, 1.5, object(), [], "", b"", None, True, "a\0b")),
     "options": ((), (5, {}, "x", [], {"policy": "refuse"}, object())),

@@ -17,12 +17,26 @@ from oms_journal import (
     DatabaseView,
     JournalError,
     MessageDatabase,
+    QueueOptions,
     back_up,
 )
 from oms_journal.database.backup.restore import RestoreOptions, restore
+from oms_journal.database.limited import LimitedLedger
 from tests.api.arguments import WORDS, Given, Hand, Oops, way
 from tests.api.face import Face, TaskFace, ThreadFace, plain
-from tests.api.model import MESSAGE_BYTES_MAX, Change, Expected, Model, New, Raised, Shown, Value
+from tests.api.model import (
+    MESSAGE_BYTES_MAX,
+    MOST,
+    Change,
+    Expected,
+    Model,
+    New,
+    Raised,
+    Shown,
+    Value,
+    are_refused,
+    placed,
+)
 from tests.api.moments import Hung, Interrupt, MeddledDisk, Outcome
 from tests.api.options_given import OPTIONS
 from tests.api.surface import ANY_QUEUE, LOOKS, Block, Call, Fork, Opened, Restart, Step, Together
@@ -32,11 +46,12 @@ from tests.fuzz.target import MEMORY
 from tests.support.attack import IsOver, OutOfTime
 from tests.support.disks.watched_disk import HandClock
 from tests.support.forking import forked
-from tests.support.journals import foreign_reader
+from tests.support.journals.descriptions import hashed
+from tests.support.journals.java_reader import HAS_JAVA, java_reader
 
 NUMBERS_END = 2**63 - 1  # from here on no message has a number
 PROBE = "probe"  # a key that is put to see whether commits are accepted
-RENAMED = {"keys": "keys_with", "held": "held_back"}  # where the model cannot have the API's name
+RENAMED = {"keys": "keys_with", "held": "held_back", "taken": "taken_of"}  # where the model cannot have the API's name
 
 
 class Broken(AssertionError):
@@ -105,6 +120,8 @@ class Player:
             "cleanup_interval": 0,
             "duplicate_age": 1e9,
             "clock": self.clock,
+            "queues": {queue: QueueOptions(max_messages=most) for queue, most in MOST.items()},
+            "steady": lambda: 1,  # no lease ends, and no delay
         }
         self.was_reached = False  # the moment of the last step
         self.face: Face = self._opened()
@@ -211,6 +228,8 @@ class Player:
         is_wrong = any(one.wrong for one in made.values())
         expected = Expected() if is_wrong else expect(**means)
         self.judge(call, made, expected, outcome)
+        if call.method == "peek":
+            self.audit("after a peek")
 
     def judge(self, call: Call, made: dict[str, Given], expected: Expected, outcome: Outcome) -> None:
         """Hold an outcome against what is expected, and take over its change."""
@@ -250,10 +269,12 @@ class Player:
         numbers: Sequence[int] = ()
         if change.added:
             numbers = [answer] if isinstance(answer, int) else answer
+            self._promise(answer.is_repeat is False, f"{what} answered {answer!r}, and that it was a repeat")
         elif expected.says is not None:
             self._promise(expected.says(answer), f"{what} answered {answer!r}")
         else:
             same = type(answer) is type(expected.answer) and answer == expected.answer
+            same &= getattr(answer, "is_repeat", None) == getattr(expected.answer, "is_repeat", None)
             self._promise(same, f"{what} answered {answer!r}, not {expected.answer!r}")
         self.model.apply(change, numbers)
 
@@ -274,7 +295,9 @@ class Player:
         self.model = there[0]
         if change.released and not change.released & self._takeable(before.queue_names):
             (number,) = change.released
-            self._promise(self._answer("release", number), f"{what}: {number} is neither given back nor taken")
+            if not self._answer("release", number):
+                self._promise(number in change.delayed, f"{what}: {number} is neither given back nor taken")
+                self.model.away.add(number)
         self.model.taken -= change.released
         self.audit(what)
 
@@ -317,6 +340,9 @@ class Player:
             (messages, keys) == (self.model.messages, self.model.keys), _differences(self.model, messages, keys)
         )
         self._promise(held == self.model.held, f"held back is {held}, not {self.model.held}")
+        ledger = (self.face.db._database if isinstance(self.face, TaskFace) else self.face.db)._ledger
+        assert isinstance(ledger, LimitedLedger)
+        self._promise(not ledger.limits._rooms, f"room of {[*ledger.limits._rooms]} is spoken for, and by nobody")
 
     def _takeable(self, queues: Sequence[str]) -> set[int]:
         found = set()
@@ -393,6 +419,8 @@ class Player:
             self.judge(Call("commit"), {}, expected, outcome)
             return
         numbers = entered.numbers
+        is_repeat = isinstance(expected.answer, range)
+        self._promise(entered.is_repeat is is_repeat, f"a block says is_repeat={entered.is_repeat}, not {is_repeat}")
         if isinstance(expected.answer, range):
             self._promise(numbers == expected.answer, f"a repeated block answered {numbers}, not {expected.answer}")
         else:
@@ -440,7 +468,7 @@ class Player:
         elif not closed.is_cut:
             self._files_are_right()
         self.face = self._reopened_face(closed.where)
-        self.model.taken.clear()
+        self.model.restart(is_killed=step.crashes)
         self.is_as_the_model()
         self.audit("after a restart")
 
@@ -448,7 +476,7 @@ class Player:
         self.face.close()
         self.face.end()
         self.face = self._reopened_face("")
-        self.model.taken.clear()
+        self.model.restart(is_killed=False)
 
     def _reopened_face(self, where: str) -> Face:
         try:
@@ -468,20 +496,25 @@ class Player:
         self._promise(is_right, f"after close {call.method} raised {outcome.failure!r} or answered {outcome.answer!r}")
 
     def _files_are_right(self) -> None:
-        """Check that the reader of the tests, and a view, find in the files what the model has."""
-        files = foreign_reader.directory(self.directory)
-        self._promise(not [file["bad"] for file in files if file["bad"]], "the foreign reader finds bad ranges")
-        damaged = [one for file in files for one in file["operations"] if one.get("damaged")]
-        self._promise(not damaged, f"the foreign reader finds damage: {damaged}")
-        messages, keys = foreign_reader.state(files)
-        shown = {n: (n, one["queue"], one["payload"], one["properties"]) for n, one in messages.items()}
-        known = {key: value for key, value in keys.items() if not key.startswith("\0")}
-        self._promise(
-            (shown, known) == (self.model.messages, self.model.keys), "the foreign reader finds something else"
-        )
+        """Check that the reader in Java, where it can run, and a view find in the files what the model has."""
+        if HAS_JAVA:
+            self._java_reader_agrees()
         with DatabaseView.open(self.directory) as view:
             seen = {one.number: plain(one) for one in (*view.undelivered(), *view.held())}
             self._promise(seen == self.model.messages, "a view finds something else")
+
+    def _java_reader_agrees(self) -> None:
+        read = java_reader().read(self.directory)
+        damaged = [one for one in (*read["files"], *read["operations"]) if one.get("verdict", "clean") != "clean"]
+        damaged += [one for one in read["operations"] if one["damaged"]]
+        self._promise(not read["refused"] and not damaged, f"the reader in Java finds damage: {damaged}")
+        added = {one["number"]: one for one in read["operations"] if one["kind"] == "ADD"}
+        told = {n: (queue, added[n]["payload"], added[n]["properties"] or {}) for n, queue in read["undelivered"]}
+        known = {
+            n: (queue, hashed(payload), properties) for n, queue, payload, properties in self.model.messages.values()
+        }
+        keys = {key: hashed(value) for key, value in self.model.keys.items()}
+        self._promise((told, read["keys"]) == (known, keys), "the reader in Java finds something else")
 
     def fork(self, step: Fork) -> None:
         hand = self.hand()
@@ -523,7 +556,7 @@ class Player:
             left = sorted((path.name, path.stat().st_size) for path in self.directory.iterdir())
             self._promise(left == before, f"a refused open({step.option}={value!r}) has changed files")
         self.face = self._opened()
-        self.model.taken.clear()
+        self.model.restart(is_killed=False)
 
     def _database_with(self, option: str, value: Any) -> MessageDatabase:
         named: dict[str, Any] = {"cleanup_interval": 0, "max_data_file_size": 65_536} | {option: value}
@@ -562,7 +595,11 @@ def _noted(model: Model, change: Change, method: str, means: dict[str, Any]) -> 
     noted = Change([*change.added], change.producer_id, {*change.removed}, {**change.values})
     if method in ("add", "add_many"):
         payloads = means.get("payloads", [means.get("payload")])
-        news = [New(means["queue"], one, means.get("properties"), means.get("producer_id")) for one in payloads]
+        terms = {name: means[name] for name in ("delay", "at", "expires", "group") if name in means}
+        of = means.get("properties"), means.get("producer_id")
+        news = [New(means["queue"], one, *of, **placed(**terms)) for one in payloads]
+        if are_refused(**terms):
+            return change, Expected(raises=(ValueError, JournalError))
         if change.producer_id is not None and means.get("producer_id") is not None:
             return change, Expected(raises=(ValueError, JournalError))
         if any(new.size > MESSAGE_BYTES_MAX for new in news):

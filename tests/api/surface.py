@@ -32,10 +32,39 @@ KINDS: Mapping[str, str] = {
     "prefix": "prefix",
     "compact": "flag",
     "dry_run": "flag",
+    "count": "count",
     "numbers_at": "numbers_at",
+    "add.delay": "due_in",
+    "add_many.delay": "due_in",
+    "at": "due_at",
+    "expires": "expires",
+    "group": "group",
+    "take.queue": "queues",
+    "taken.queue": "asked_queue",
+    "wait": "wait",
+    "add.wait": "wait_for_room",
+    "add_many.wait": "wait_for_room",
+    "lease": "lease",
+    "delay": "delay",
+    "reason": "reason",
 }
 # Where a name is only looked for, one that nothing can have may be refused or found nowhere.
-LOOKS = {"take", "undelivered", "undelivered_count", "numbers", "held", "held_numbers", "held_count", "get", "drop"}
+LOOKS = {
+    "take",
+    "take_many",
+    "undelivered",
+    "undelivered_count",
+    "ready_count",
+    "oldest_age",
+    "peek",
+    "purge",
+    "numbers",
+    "held",
+    "held_numbers",
+    "held_count",
+    "get",
+    "drop",
+}
 ANY_QUEUE = {"undelivered", "undelivered_count", "numbers", "held", "held_numbers", "held_count"}  # None: of all
 
 # Public names that no call of a script makes, and why.
@@ -46,17 +75,23 @@ APART: Mapping[str, Mapping[str, str]] = {
         "begun": "for the layers of the engine",
         "write": "for the layers of the engine",
         "check_open": "for the layers of the engine",
-        "give_back": "for the layers of the engine",
+        "syncs": "for the layers of the engine",
         "state": "for the layers of the engine",
         "reclaim": "for the layers of the engine",
         "want_room": "for the layers of the engine",
         "commit": "a step of its own: a block",
+        "consume": "it waits for ever: tests/database/test_waiting.py",
+        "taking": "a block that waits: likewise",
+        "extend": "it asks for a receipt: tests/database/test_leases.py",
     },
     "AsyncMessageDatabase": {
         "open": "a step of its own: with each option, right and wrong",
         "wrap": "a step of its own: threads and tasks together",
         "close": "a step of its own",
         "commit": "a step of its own: a block",
+        "consume": "it waits for ever: tests/database/test_waiting.py",
+        "taking": "a block that waits: likewise",
+        "extend": "it asks for a receipt: tests/database/test_leases.py",
     },
     "CommitBlock": {"ended": "for the layers of the engine"},
     "AsyncCommitBlock": {},
@@ -180,7 +215,9 @@ def cancels() -> st.SearchStrategy[Moment]:
 def calls(owner: type, moments: st.SearchStrategy[Moment]) -> st.SearchStrategy[Call]:
     """Return calls of every method of the class, with right arguments and wrong ones."""
     each = {name: _calls(name, signature, moments) for name, signature in methods(owner).items()}
-    often = [each[name] for name in ("add", "add_many", "take", "deliver", "release", "put") if name in each]
+    often = [
+        each[name] for name in ("add", "add_many", "take", "take_many", "deliver", "release", "put") if name in each
+    ]
     return st.one_of(*each.values(), *often, *often)
 
 

@@ -2,7 +2,7 @@
 
 import inspect
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -17,11 +17,17 @@ from tests.fuzz.target import MEMORY
 RIGHT_VARIANTS, WRONG_VARIANTS = 5, 20  # of each way
 ASYNC_VARIANTS = 5  # of each: what looks at an argument is the same for both faces
 PLAIN = {  # what the other arguments are given as
-    **{kind: Argument(kind, "plain-text", 0) for kind in ("queue", "key")},
+    "count": Argument("count", "so-many", 1),
+    **{kind: Argument(kind, "plain-text", 0) for kind in ("queue", "queues", "key")},
     **{kind: Argument(kind, "plain-bytes", 3) for kind in ("payload", "value")},
     **{kind: Argument(kind, "some", 3) for kind in ("payloads", "numbers")},
     "number": Argument("number", "a-number", 0),
 }
+FULL = Argument("queue", "plain-text", 1)  # which holds less than these add
+ROOM_WAIT = Argument("wait_for_room", "no-wait-or-a-short-one", 3)
+SHORT_WAIT = Argument("wait", "no-wait-or-a-short-one", 3)
+LEASE = Argument("lease", "a-lease-or-none", 1)
+LONG_DELAY = Argument("delay", "no-delay-or-a-long-one", 2)
 BEGIN = (
     Call("add", (("queue", PLAIN["queue"]), ("payload", PLAIN["payload"]))),
     Call("put", (("key", PLAIN["key"]), ("value", PLAIN["value"]))),
@@ -29,23 +35,26 @@ BEGIN = (
 )
 
 
-def every_way(owner: type, method: str) -> Iterator[Step]:
+Chosen = Callable[[int], Iterable[int]]  # which of so many variants are played
+
+
+def every_way(owner: type, method: str, chosen: Chosen = range) -> Iterator[Step]:
     """Yield a call, in a block where the class is one, for every way to give every argument of the method."""
     parameters = list(methods(owner)[method].parameters.values())
     for one in parameters:
         kind = kind_of(method, one.name)
         for table, variants in ((RIGHT, RIGHT_VARIANTS), (WRONG, WRONG_VARIANTS)):
             for way in sorted(table[kind]):
-                for n in range(ASYNC_VARIANTS if owner is AsyncMessageDatabase else variants):
+                for n in chosen(ASYNC_VARIANTS if owner is AsyncMessageDatabase else variants):
                     call = _call(method, parameters, one, Argument(kind, way, n))
                     yield Block(None, (BEGIN[0], call)) if owner is CommitBlock else call
 
 
-def swept(owner: type, method: str) -> Iterator[tuple[Step, Exception | None]]:
+def swept(owner: type, method: str, chosen: Chosen = range) -> Iterator[tuple[Step, Exception | None]]:
     """Play every way to give every argument of a method; yield each with what it failed with."""
     player: Player | None = None
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as home:
-        for place, step in enumerate(every_way(owner, method)):
+        for place, step in enumerate(every_way(owner, method, chosen)):
             if player is None:
                 player = Player(Path(home) / str(place), is_async=owner is AsyncMessageDatabase, is_restored=True)
                 for each in BEGIN:
@@ -73,12 +82,30 @@ def _call(method: str, parameters: list[inspect.Parameter], one: inspect.Paramet
 
 SWEPT: dict[str, tuple[Step, ...]] = {  # what is interrupted at every place, after what comes before it
     "add": BEGIN[:1],
+    "add to a full queue": (
+        Call("add_many", (("queue", FULL), ("payloads", Argument("payloads", "some", 3)))),
+        *(Call("add", (("queue", FULL), ("payload", PLAIN["payload"]))),) * 3,
+        Call("add", (("queue", FULL), ("payload", PLAIN["payload"]), ("wait", ROOM_WAIT))),
+    ),
     "add to a new queue": (
         Call("add", (("queue", Argument("queue", "plain-text", 1)), ("payload", PLAIN["payload"]))),
     ),
     "take": BEGIN[::2],
+    "take_many": (
+        *BEGIN[:1] * 3,
+        Call("take_many", (("queue", PLAIN["queue"]), ("count", Argument("count", "so-many", 1)))),
+    ),
+    "take that waits": (*BEGIN[:1], Call("take", (("queue", PLAIN["queues"]), ("wait", SHORT_WAIT)))),
+    "take that waits in vain": (Call("take", (("queue", PLAIN["queues"]), ("wait", SHORT_WAIT))),),
+    "take on a lease": (*BEGIN[:1], Call("take", (("queue", PLAIN["queues"]), ("lease", LEASE)))),
+    "release with a delay": (
+        *BEGIN[::2],
+        Call("release", (("number", Argument("number", "a-taken-number", 0)), ("delay", LONG_DELAY))),
+    ),
     "release": (*BEGIN[::2], Call("release", (("number", Argument("number", "a-taken-number", 0)),))),
     "deliver what is taken": (*BEGIN[::2], Call("deliver", (("number", Argument("number", "a-taken-number", 0)),))),
+    "peek": (*BEGIN[:1], Call("peek", (("queue", PLAIN["queue"]),))),
+    "purge": (*BEGIN[:1] * 3, BEGIN[2], Call("purge", (("queue", PLAIN["queue"]),))),
     "put": BEGIN[1:2],
     "a block": (
         BEGIN[0],

@@ -20,7 +20,7 @@ from tests.api.play import Player
 from tests.api.surface import APART, CLASSES, Block, Call, Opened, kind_of, methods
 from tests.api.sweep import OWNERS, SWEPT, swept, swept_places
 from tests.support.attack import search, seed_played
-from tests.support.sweeps import for_each
+from tests.support.sweeps import Share, for_each, in_two_sizes
 
 SCRIPTS = 40  # of each face
 # Found with the first seed, in a moment. All others: `python -m tests.api --faults`, and the slow tests.
@@ -56,9 +56,14 @@ def test_every_option_has_values_right_and_wrong() -> None:
 WAYS = [pytest.param(owner, method, id=f"{owner.__name__}.{method}") for owner in OWNERS for method in methods(owner)]
 
 
+@in_two_sizes
 @for_each(("owner", "method"), WAYS)
-def test_every_way_to_give_an_argument_is_taken_as_it_is_meant_or_refused_in_words(owner: type, method: str) -> None:
-    found = [f"{step}: {failure!r}" for step, failure in swept(owner, method) if failure is not None]
+def test_every_way_to_give_an_argument_is_taken_as_it_is_meant_or_refused_in_words(
+    owner: type, method: str, share: Share
+) -> None:
+    """The sample has three variants of each way."""
+    played = swept(owner, method, lambda count: share.of(range(count), 3))
+    found = [f"{step}: {failure!r}" for step, failure in played if failure is not None]
 
     assert not found, f"{len(found)}, the first: " + "\n".join(found[:10])
 
@@ -72,23 +77,28 @@ def test_every_option_is_taken_or_refused_in_words(option: str, tmp_path: Path) 
 
 
 INTERRUPTS = (KeyboardInterrupt, FromAHandler)
+SHORT = {"release"}  # ten places, which the sample has all
 
 
+@in_two_sizes
 @for_each("kind", INTERRUPTS)
 @for_each("what", SWEPT)
-def test_an_interrupt_leaves_a_call_whole_or_not_at_all(what: str, kind: type[BaseException]) -> None:
-    _is_interrupted(what, kind, first=3, every=13)
+def test_an_interrupt_leaves_a_call_whole_or_not_at_all(what: str, kind: type[BaseException], share: Share) -> None:
+    if what in SHORT:
+        first, every = (1, 1) if share is Share.SAMPLE else (26, 26)
+    else:
+        first, every = (3, 26) if share is Share.SAMPLE else (16, 26)
+    played = list(swept_places(what, first, every, kind))
+
+    assert played or share is Share.REST, "no place was reached"
+    assert [f"{steps[-1]}: {failure!r}" for steps, failure in played if failure is not None] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", INTERRUPTS)
 @pytest.mark.parametrize("what", SWEPT)
 def test_an_interrupt_at_any_place_leaves_a_call_whole_or_not_at_all(what: str, kind: type[BaseException]) -> None:
-    _is_interrupted(what, kind)
-
-
-def _is_interrupted(what: str, kind: type[BaseException], first: int = 1, every: int = 1) -> None:
-    played = list(swept_places(what, first, every, kind))
+    played = list(swept_places(what, kind=kind))
 
     assert played, "no place was reached"
     assert [f"{steps[-1]}: {failure!r}" for steps, failure in played if failure is not None] == []

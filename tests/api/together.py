@@ -3,6 +3,7 @@
 import asyncio
 import random
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from oms_journal import AsyncMessageDatabase, Message, MessageDatabase
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from tests.api.surface import Together
 
 SHARED = "shared"
+NARROW = "narrow"  # holds fewer messages than there are callers
+WAIT_SECONDS = 20  # for room: reached only where a wake-up is lost
 ROUNDS = 6
 DEADLINE_SECONDS = 60
 
@@ -30,12 +33,12 @@ class Actor:
         self.failure: BaseException | None = None
 
     def plan(self) -> list[str]:
-        return self.chance.choices(["add", "add_many", "deliver", "put", "take", "give back"], k=ROUNDS)
+        return self.chance.choices(["add", "add_many", "deliver", "put", "take", "give back", "pass through"], k=ROUNDS)
 
     def fresh(self) -> list[bytes]:
         return [self.chance.randbytes(self.chance.choice([0, 5, 300])) for _ in range(self.chance.randint(1, 4))]
 
-    def added(self, numbers: range, payloads: list[bytes]) -> None:
+    def added(self, numbers: Sequence[int], payloads: list[bytes]) -> None:
         assert len(numbers) == len(payloads), f"{numbers} for {len(payloads)} messages"
         assert all(number > max(self.numbers, default=0) for number in numbers), "numbers of one caller ascend"
         self.numbers += numbers
@@ -45,8 +48,8 @@ class Actor:
         for what in self.plan():
             payloads = self.fresh()
             if what == "add":
-                number = db.add(self.name, payloads[0])
-                self.added(range(number, number + 1), payloads[:1])
+                added = db.add(self.name, payloads[0])
+                self.added([added], payloads[:1])
             elif what == "add_many":
                 given = [bytearray(each) for each in payloads]
                 self.added(db.add_many(self.name, given), payloads)
@@ -57,6 +60,10 @@ class Actor:
             elif what == "put":
                 self.value = payloads[0]
                 db.put(self.name, self.value)
+            elif what == "pass through":
+                self.numbers.append(db.add(NARROW, payloads[0], wait=WAIT_SECONDS))
+                passed = db.take(NARROW)  # one of those that are there: each caller that adds one takes one
+                assert passed is not None and db.deliver(passed)
             elif (message := db.take(SHARED)) is not None:
                 self._taken(message, what, db)
 
@@ -75,8 +82,8 @@ class Actor:
         for what in self.plan():
             payloads = self.fresh()
             if what == "add":
-                number = await db.add(self.name, payloads[0])
-                self.added(range(number, number + 1), payloads[:1])
+                added = await db.add(self.name, payloads[0])
+                self.added([added], payloads[:1])
             elif what == "add_many":
                 buffer = list(payloads)
                 adding = asyncio.ensure_future(db.add_many(self.name, buffer))
@@ -90,6 +97,10 @@ class Actor:
             elif what == "put":
                 self.value = payloads[0]
                 await db.put(self.name, self.value)
+            elif what == "pass through":
+                self.numbers.append(await db.add(NARROW, payloads[0], wait=WAIT_SECONDS))
+                passed = await db.take(NARROW)
+                assert passed is not None and await db.deliver(passed)
             elif (message := await db.take(SHARED)) is not None and self._taken(message, what, db):
                 assert await db.deliver(message.number) is True
 

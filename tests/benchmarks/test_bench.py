@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bench import figures, table
+from bench import beside_embedded, figures, table
 from bench.__main__ import FIGURES, PAGE, PARTS
 from bench.callers import QUEUE, frame_bytes
-from bench.engine import commits, growth, opening
-from bench.measure import Row, Settings
+from bench.engine import commits, consumers, growth, opening
+from bench.measure import BUSY, Rate, Row, Settings, quiet_rates
 from bench.raw import METHODS, RawJournal
 from tests.support.project import REPOSITORY
 
@@ -67,6 +67,51 @@ def test_a_frame_of_256_bytes_is_what_the_format_says(tmp_path: Path) -> None:
 )
 def test_a_row_is_judged_by_its_median(row: Row, is_met: bool | None) -> None:
     assert row.is_met is is_met
+
+
+def test_a_row_that_met_its_bound_on_a_machine_that_was_too_busy_is_missed() -> None:
+    row = Row(name="row", what="what", measured=[1.0], bound=0.5, is_too_busy=True)
+
+    assert row.is_met is False
+    assert table.cells(row)[-1] == f"NO, {BUSY}"
+
+
+def test_a_row_without_values_says_why_and_is_not_judged() -> None:
+    row = Row(name="row", what="what", measured=[], bound=0.5, note="not installed")
+
+    assert row.is_met is None
+    assert table.cells(row)[2] == "not installed"
+    assert table.as_dict(row)["median"] is None
+
+
+def _rates(*values: float) -> Rate:
+    found = iter(values)
+    return lambda seconds: next(found)
+
+
+def test_a_run_whose_raw_side_varied_by_more_than_30_percent_is_taken_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = replace(_settings(tmp_path), rounds=2)
+
+    found = quiet_rates(settings, _rates(9, 100, 140, 9, 100, 130), _rates(9, 1, 1, 9, 2, 2))
+
+    assert (found.raw, found.ours) == ([100, 130], [2, 2])
+    assert not found.is_too_busy
+    assert capsys.readouterr().err.count(BUSY) == 1
+
+
+def test_without_a_quiet_run_in_five_the_quietest_one_stands_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = replace(_settings(tmp_path), rounds=2)
+    raw = [rate for worst in (300, 200, 150, 250, 300) for rate in (9, 100, worst)]
+
+    found = quiet_rates(settings, _rates(*raw), _rates(*range(15)))
+
+    assert found.raw == [100, 150]
+    assert found.is_too_busy
+    assert capsys.readouterr().err.count(BUSY) == settings.runs == 5
 
 
 def test_the_table_goes_between_the_markers_and_nowhere_else(tmp_path: Path) -> None:
@@ -127,7 +172,9 @@ def test_the_six_figures_are_measured_and_written_where_the_readme_has_a_place(t
     assert len(lines) == 8 and {line.count("|") for line in lines} == {4}
 
 
-@pytest.mark.parametrize("group", [commits.one, commits.tasks, commits.threads, commits.add_many, commits.deliver])
+@pytest.mark.parametrize(
+    "group", [commits.one, commits.tasks, commits.threads, commits.add_many, commits.deliver, commits.cycles]
+)
 def test_every_commit_row_measures_something(tmp_path: Path, group: commits.Group) -> None:
     rows = list(group(_settings(tmp_path)))
 
@@ -154,6 +201,39 @@ def test_growth_measures_something(tmp_path: Path) -> None:
         "growth-window", "growth-window-one", "growth-commit",
     ]  # fmt: skip
     assert all(row.measured and row.median > 0 for row in rows)
+
+
+def test_the_calls_of_a_consumer_measure_something(tmp_path: Path) -> None:
+    settings = replace(_settings(tmp_path), beside_messages=100, identifiers=100, index_messages=10_000)
+
+    rows = list(consumers.consumers(settings))
+
+    assert {"cpu-take", "cpu-deliver", "cpu-cycle", "cpu-identifier", "cpu-take-deep"} <= {row.name for row in rows}
+    assert any("take-many" in row.name for row in rows)
+    assert all(row.measured and row.median > 0 for row in rows)
+
+
+def test_embedded_stores_are_measured_where_they_are_installed(tmp_path: Path) -> None:
+    present = {peer.name.lower(): peer.version() is not None for peer in beside_embedded.PEERS}
+
+    rows = list(beside_embedded.embedded(_settings(tmp_path)))
+
+    assert {row.name.split("-")[1] for row in rows} == {name.split("-")[0] for name in beside_embedded.OPERATIONS}
+    for name, is_present in present.items():
+        theirs = [row for row in rows if row.name.endswith(f"-{name}")]
+        assert len(theirs) == len(beside_embedded.OPERATIONS)
+        assert all(bool(row.measured) is is_present and (is_present or row.note) for row in theirs)
+
+
+def test_a_store_that_is_not_installed_has_rows_that_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = beside_embedded.Peer(name="Nowhere", package="no-such-package", open=beside_embedded.Ours, options="none")
+    monkeypatch.setattr(beside_embedded, "PEERS", (absent,))
+
+    rows = list(beside_embedded.embedded(_settings(tmp_path)))
+
+    theirs = [table.cells(row)[2] for row in rows if row.name.endswith("-nowhere")]
+    assert theirs == ["not installed"] * len(beside_embedded.OPERATIONS)
+    assert beside_embedded.options() == ["Nowhere through no-such-package not installed: none"]
 
 
 def test_reopening_measures_something(tmp_path: Path) -> None:

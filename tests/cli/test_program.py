@@ -13,7 +13,7 @@ from oms_journal.cli.main import app
 from oms_journal.journal import errors
 from oms_journal.journal.errors import JournalError
 from oms_journal.journal.format.records import BadRecord
-from tests.support.cli_runner import command_line, environment, oms, oms_process
+from tests.support.cli_runner import command_line, environment, oms, oms_process, run_program
 from tests.support.project import REPOSITORY
 
 COMMANDS = [
@@ -165,7 +165,11 @@ def every_error() -> list[JournalError]:
         errors.InvalidName("name"),
         errors.DuplicateConflict("twice"),
         errors.NotUndelivered(3),
+        errors.QueueFull("q", limit=1, count=1),
         errors.NoSuchMessage(3),
+        errors.LeaseEnded(3),
+        errors.NotServed(path, "nobody"),
+        errors.SocketRefused(path, "taken"),
         errors.MessageDamaged(3, path, 4, "bad"),
     ]
 
@@ -218,3 +222,20 @@ def test_the_module_runs_as_the_program() -> None:
     assert oms_process("--help").returncode == 0
     assert command_line("list")[1:] == ["-m", "oms_journal.cli", "list"]
     assert (REPOSITORY / "cli" / "__main__.py").exists()
+
+
+@pytest.mark.parametrize("command", ["send", "list", "show", "stats", "explain", "verify"])
+def test_the_help_of_a_command_that_is_typed_often_loads_no_engine(command: str) -> None:
+    program = f"""
+        import sys
+        from oms_journal.cli.main import app
+        try:
+            app(["{command}", "--help"], prog_name="oms")
+        except SystemExit as end:
+            assert end.code == 0
+        print([name for name in ("numpy", "oms_journal.database.database") if name in sys.modules])
+    """
+
+    found = run_program(program)
+
+    assert found.stdout.splitlines()[-1] == "[]", found.stderr

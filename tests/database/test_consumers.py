@@ -3,10 +3,11 @@
 import asyncio
 import random
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from oms_journal.database.consumers import LINES_KEPT, REFILL_MESSAGES, Consumer
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.held import Held
 from oms_journal.index.live import Index
+from oms_journal.journal.disk import RealDisk, RealFile
 from oms_journal.journal.reading.message import Source
 from tests.support.disks.small_files import MODEST
 
@@ -69,6 +71,20 @@ class TakingMachine(RuleBasedStateMachine):
         if place:
             self.free.remove(place.number)
             self.taken.add(place.number)
+
+    @rule()
+    def peek(self) -> None:
+        place = self.taking.peek("q")
+        assert (place.number if place else None) == min(self.free, default=None)
+        assert self.taking.ready_count("q") == len(self.free)
+
+    @rule(count=COUNTS)
+    def take_many(self, count: int) -> None:
+        noted: list[int] = []
+        found = [place.number for place in self.taking.take_many("q", count, noted)]
+        assert found == noted == sorted(self.free)[:count]
+        self.free.difference_update(found)
+        self.taken.update(found)
 
     @precondition(lambda self: self.taken)
     @rule(data=st.data())
@@ -161,6 +177,15 @@ class SharedTableMachine(RuleBasedStateMachine):
         if place:
             self.free[queue].remove(place.number)
             self.taken[place.number] = queue
+
+    @rule(queue=QUEUES, count=COUNTS)
+    def take_many(self, queue: str, count: int) -> None:
+        noted: list[int] = []
+        found = self.taking.take_many(queue, count, noted)
+        assert [place.number for place in found] == noted == sorted(self.free[queue])[:count]
+        assert found == [self.table.find(number) for number in noted]
+        self.free[queue].difference_update(noted)
+        self.taken.update(dict.fromkeys(noted, queue))
 
     @precondition(lambda self: self.taken)
     @rule(data=st.data())
@@ -326,7 +351,7 @@ def test_after_a_restart_everything_undelivered_is_free_again(tmp_path: Path) ->
 def test_what_clean_up_moves_while_it_is_handed_out_is_read_at_its_new_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with MessageDatabase.open(tmp_path, max_data_file_size=4096, cleanup_interval=0) as db:
+    with MessageDatabase.open(tmp_path, max_data_file_size=7680, cleanup_interval=0) as db:
         numbers = [db.add("q", bytes(500)) for _ in range(40)]
         db.deliver_many(numbers[1:])
         source = db._files.source
@@ -347,7 +372,7 @@ def test_what_clean_up_moves_while_it_is_handed_out_is_read_at_its_new_place(
 
 
 def test_a_taken_message_that_clean_up_moves_stays_taken(tmp_path: Path) -> None:
-    with MessageDatabase.open(tmp_path, max_data_file_size=4096, cleanup_interval=0) as db:
+    with MessageDatabase.open(tmp_path, max_data_file_size=7680, cleanup_interval=0) as db:
         number = db.add("q", b"kept")
         rest = [db.add("q", bytes(900)) for _ in range(20)]
         assert _take(db) == number
@@ -390,34 +415,46 @@ def _alarm(number: int, frame: FrameType | None) -> None:
     raise Alarm
 
 
-def _interrupted_take(db: MessageDatabase, seconds: float) -> tuple[int | None, bool]:
-    """Take while a signal is on its way; return the number that the caller has got, and whether the signal came."""
-    message: Message | None = None
+def _one(db: MessageDatabase) -> list[Message]:
+    message = db.take("q")
+    return [] if message is None else [message]
+
+
+def _several(db: MessageDatabase) -> list[Message]:
+    return db.take_many("q", 3)
+
+
+def _interrupted_take(
+    db: MessageDatabase, take: Callable[[MessageDatabase], list[Message]], seconds: float
+) -> tuple[list[int], bool]:
+    """Take while a signal is on its way; return the numbers that the caller has got, and whether the signal came."""
+    messages: list[Message] = []
     try:
         try:
             signal.setitimer(signal.ITIMER_REAL, seconds)
-            message = db.take("q")
+            messages = take(db)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except Alarm:
-        return (None if message is None else message.number), True
-    return (None if message is None else message.number), False
+        return [message.number for message in messages], True
+    return [message.number for message in messages], False
 
 
+@pytest.mark.parametrize(("take", "seconds"), [(_one, 60e-6), (_several, 120e-6)])
 def test_an_exception_of_a_signal_handler_at_any_moment_of_a_take_loses_and_doubles_no_message(
-    db: MessageDatabase,
+    db: MessageDatabase, take: Callable[[MessageDatabase], list[Message]], seconds: float
 ) -> None:
     rng, got, interrupts = random.Random(14), list[int](), 0
     numbers = [db.add("q", b"x" * (n % 3 * 3000)) for n in range(3000)]
     former = signal.signal(signal.SIGALRM, _alarm)
     try:
         while len(got) < 2500 and interrupts < 1500:
-            number, was_interrupted = _interrupted_take(db, rng.uniform(1e-6, 60e-6))
+            found, was_interrupted = _interrupted_take(db, take, rng.uniform(1e-6, seconds))
             interrupts += was_interrupted
-            got += [number] if number is not None else []
-            if number is not None and not rng.randrange(4):
-                assert db.release(number)
-                got.remove(number)
+            got += found
+            if found and not rng.randrange(4):
+                assert db.release(found[0])
+                got.remove(found[0])
     finally:
         signal.signal(signal.SIGALRM, former)
     assert interrupts > 20, "the moments were met"
@@ -445,6 +482,15 @@ def test_an_exception_that_leaves_a_take_gives_the_message_back(tmp_path: Path) 
         assert [_take(db), _take(db), _take(db)] == [*numbers, None]
 
 
+@pytest.fixture(params=["in memory", "on a device"])
+def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where messages are: read on the loop at once, or by a thread."""
+    if request.param == "on a device":
+        monkeypatch.setattr(RealFile, "read_now", lambda *_: b"")
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("where")
 @pytest.mark.parametrize("turns", range(6))
 def test_a_take_that_is_cancelled_at_any_moment_gives_the_message_back(tmp_path: Path, turns: int) -> None:
     async def play() -> list[int]:
@@ -467,6 +513,7 @@ def test_a_take_that_is_cancelled_at_any_moment_gives_the_message_back(tmp_path:
     assert sorted(got) == list(range(1, 41))
 
 
+@pytest.mark.usefixtures("where")
 def test_a_take_that_comes_too_late_gives_the_message_back(tmp_path: Path) -> None:
     async def play() -> None:
         async with AsyncMessageDatabase.open(tmp_path) as db:
@@ -502,6 +549,7 @@ def test_what_a_cancelled_delivery_removed_is_not_released(tmp_path: Path) -> No
     asyncio.run(asyncio.wait_for(play(), 60))
 
 
+@pytest.mark.usefixtures("where")
 @pytest.mark.parametrize("turns", range(4))
 def test_a_take_behind_a_cancelled_one_finds_the_message_that_it_gives_back(tmp_path: Path, turns: int) -> None:
     async def play() -> None:
@@ -519,3 +567,112 @@ def test_a_take_behind_a_cancelled_one_finds_the_message_that_it_gives_back(tmp_
             assert await db.take("q") is None
 
     asyncio.run(asyncio.wait_for(play(), 60))
+
+
+@pytest.mark.usefixtures("where")
+@pytest.mark.parametrize("turns", range(6))
+def test_several_that_are_taken_by_a_call_that_is_cancelled_are_given_back(tmp_path: Path, turns: int) -> None:
+    async def play() -> list[int]:
+        got: list[int] = []
+        async with AsyncMessageDatabase.wrap(opened) as db:
+            await db.add_many("q", [b"x"] * 40)
+            for _ in range(40):
+                await db.add("q", b"y")
+            for _ in range(20):
+                taking = asyncio.create_task(db.take_many("q", 3))
+                for _ in range(turns):
+                    await asyncio.sleep(0.0002 if turns == 5 else 0)
+                taking.cancel()
+                found = (await asyncio.gather(taking, return_exceptions=True))[0]
+                got += [message.number for message in found] if isinstance(found, list) else []
+        return got
+
+    with MessageDatabase.open(tmp_path) as opened:
+        got = asyncio.run(play())
+        got += [message.number for message in opened.take_many("q", 100)]
+        assert opened.take_many("q", 1) == []
+    assert sorted(got) == list(range(1, 81))
+
+
+def test_what_is_in_memory_is_taken_without_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> list[bytes]:
+        async with AsyncMessageDatabase.open(tmp_path) as db:
+            await db.add("q", b"1", properties={"k": "v"}, producer_id="p")
+            await db.add_many("q", [b"2", b"3", b"4", b"5"])
+            first = await db.take("q")  # opens the file
+            assert first is not None and first.properties == {"k": "v"} and first.producer_id == "p"
+            second = await db.take("q")  # decodes the commit
+            monkeypatch.setattr(AsyncMessageDatabase, "_off_loop", None)
+            third = await db.take("q")
+            assert second is not None and third is not None
+            return [message.payload for message in (first, second, third, *await db.take_many("q", 9))]
+
+    if not _reads_now(tmp_path):
+        pytest.skip("this file system does not say what is in memory")
+    assert asyncio.run(play()) == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def _reads_now(directory: Path) -> bool:
+    disk = RealDisk()
+    file = disk.create(directory / "probe")
+    file.write(b"x", 0)
+    try:
+        return file.read_now(1, 0) == b"x"
+    finally:
+        file.close()
+        disk.unlink(directory / "probe")
+
+
+@pytest.mark.parametrize("count", [0, -1, True, 1.0, "1", None])
+def test_a_count_that_is_none_is_refused_before_anything_is_taken(db: MessageDatabase, count: Any) -> None:
+    number = db.add("q", b"x")
+    with pytest.raises((TypeError, ValueError), match="count must be"):
+        db.take_many("q", count)
+    assert _take(db) == number
+
+
+def test_several_are_taken_in_order_and_at_most_as_many_as_there_are(db: MessageDatabase) -> None:
+    singles = [db.add("q", b"%d" % index) for index in range(3)]
+    numbers = [*singles, *db.add_many("q", [b"3", b"4", b"5"]), db.add("q", b"6", properties={"k": "v"})]
+    db.add("other", b"x")
+    db.deliver(numbers[1])
+    left = [number for number in numbers if number != numbers[1]]
+
+    found = db.take_many("q", 4)
+    assert [message.number for message in found] == left[:4]
+    assert db.release(found[2])
+    rest = db.take_many("q", 9)
+    assert [message.number for message in rest] == [left[2], *left[4:]]
+    assert [int(message.payload) for message in rest] == [3, 5, 6] and rest[-1].properties == {"k": "v"}
+    assert db.take_many("q", 9) == db.take_many("nobody's", 1) == []
+    assert db.deliver_many([*found[:2], found[3], *rest]) == 6
+
+
+def test_a_message_that_cannot_be_read_is_left_out_of_several(
+    db: MessageDatabase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = [db.add("q", b"payload %d" % index) for index in range(5)]
+    with (db.directory / "omsmsg-0000000001.data").open("r+b") as file:
+        file.seek(file.read().index(b"payload 2"))
+        file.write(b"rotten")
+
+    assert [message.number for message in db.take_many("q", 4)] == [numbers[0], numbers[1], *numbers[3:]]
+    assert "checksum does not match" in caplog.text
+    assert db.take_many("q", 1) == []
+
+
+def test_of_a_commit_that_has_rotted_in_one_message_all_others_are_taken(
+    db: MessageDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = db.add_many("q", [b"payload %03d" % index for index in range(100)])
+    with (db.directory / "omsmsg-0000000001.data").open("r+b") as file:
+        file.seek(file.read().index(b"payload 050"))
+        file.write(b"rotten")
+
+    first, *rest = db.take_many("q", 90)
+    assert [message.number for message in (first, *rest)] == [*numbers[:50], *numbers[51:91]]
+    assert [message.payload for message in rest[48:51]] == [b"payload 049", b"payload 051", b"payload 052"]
+    assert caplog.text.count("the message's checksum does not match") == 1
+    assert [message.payload for message in db.take_many("q", 90)] == [
+        b"payload %03d" % place for place in range(91, 100)
+    ]

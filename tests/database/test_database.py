@@ -292,7 +292,7 @@ def test_numbers_go_on_after_a_close(tmp_path: Path) -> None:
 def test_numbers_of_messages_that_are_gone_with_their_files_are_not_given_again(tmp_path: Path) -> None:
     highest = 0
     for _ in range(4):
-        with MessageDatabase.open(tmp_path, max_data_file_size=4096, cleanup_interval=0) as db:
+        with MessageDatabase.open(tmp_path, max_data_file_size=7680, cleanup_interval=0) as db:
             numbers = db.add_many("q", [b"x" * 900] * 12)
             assert numbers[0] > highest
             highest = numbers[-1]

@@ -59,7 +59,7 @@ class DatabaseMachine(RuleBasedStateMachine):
         self.model = Model()
 
     @initialize(
-        size=st.sampled_from([4096, 16_384, 65_536]),
+        size=st.sampled_from([7680, 16_384, 65_536]),
         share=st.sampled_from([0.0, 0.5]),
         alignment=st.sampled_from([8, 512]),
     )
@@ -114,8 +114,9 @@ class DatabaseMachine(RuleBasedStateMachine):
             return
         number = self.db.add(queue, payload, properties=given, producer_id=producer)
         if isinstance(answer, range):
-            assert number == answer.start
+            assert (number, number.is_repeat) == (answer.start, True)
             return
+        assert not number.is_repeat
         self._added([number], [(queue, payload, given)])
         if producer is not None:
             self.model.identifiers[queue, producer] = (range(number, number + 1), (payload,))
@@ -131,11 +132,12 @@ class DatabaseMachine(RuleBasedStateMachine):
             return
         numbers = self.db.add_many(queue, given, properties=rich, producer_id=producer)
         if isinstance(answer, range):
-            assert numbers == answer
+            assert (numbers.numbers, numbers.is_repeat) == (answer, bool(many))
             return
+        assert not numbers.is_repeat
         self._added(numbers, [(queue, payload, each if rich else None) for payload, each in many])
         if producer is not None:
-            self.model.identifiers[queue, producer] = (numbers, tuple(given))
+            self.model.identifiers[queue, producer] = (numbers.numbers, tuple(given))
 
     # Removing.
 
@@ -188,8 +190,9 @@ class DatabaseMachine(RuleBasedStateMachine):
         if is_refused:
             return
         if isinstance(answer, range):
-            assert block.numbers == answer
+            assert (block.numbers, block.is_repeat) == (answer, True)
             return
+        assert not block.is_repeat
         self._removed(gone)
         if added:
             self._added(block.numbers, added)

@@ -59,7 +59,8 @@ def test_nothing_is_acknowledged_any_more(tmp_path: Path, goes: Callable[[Path],
         goes(directory)
         files = sorted(directory.glob("*.data"))
 
-        with pytest.raises(OutcomeUnknown) as refused:
+        # A second after a commit a thread vouches for it. Where that one finds out first, the addition is not tried.
+        with pytest.raises((OutcomeUnknown, NotAttempted)) as refused:
             database.add("q", b"refused")
         assert isinstance(refused.value.__cause__, DirectoryGone)
         assert "was removed, renamed or replaced" in str(refused.value)

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import NoReturn
 from unittest.mock import Mock
 
 import numpy as np
@@ -21,20 +22,22 @@ from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 from tests.support.sweeps import Share, in_two_sizes
 
 BEFORE, LOST, AFTER = 6, 3, 4
+FOOTER_CHECKSUM = 20  # bytes before the end of a file
 
 
-def damaged(size: int = 5000) -> tuple[SimulatedDisk, list[int], list[int]]:
+def damaged(size: int = 8584) -> tuple[SimulatedDisk, list[int], list[int]]:
     """Return a disk with a rotted delivery, the messages added before it, and those added after it."""
     disk = SimulatedDisk()
     with open_unattended(disk, max_data_file_size=size) as database:
-        old = [database.add("q", b"old") for _ in range(BEFORE)]
+        old: list[int] = [database.add("q", b"old") for _ in range(BEFORE)]
         begin = database._journal.unsealed_bytes()
         database.deliver_many(old[:LOST])
         name = f"omsmsg-{database._journal.active_sequence:010}.data"
         database.put("filler", b"x" * 60_000)  # rolls: what comes later lies in another file
-        new = [database.add("q", b"new") for _ in range(AFTER)]
+        new: list[int] = [database.add("q", b"new") for _ in range(AFTER)]
     data = bytearray(disk.content(SPOOL / name))
     data[begin + 60] ^= 1
+    data[-FOOTER_CHECKSUM] ^= 1  # else the footer would tell what was delivered
     found = SimulatedDisk()
     for entry, content in disk.contents(SPOOL).items():
         found.put(SPOOL / entry, bytes(data) if entry == name else content)
@@ -113,10 +116,12 @@ def with_rotted_ranges() -> tuple[SimulatedDisk, list[int], list[int]]:
         assert version is not None
         path = SPOOL / str(DataFileName(version.sequence))
         database.put("filler", b"x" * 60_000)  # rolls
-        later = [database.add("q", b"later") for _ in range(3)]
+        later: list[int] = [database.add("q", b"later") for _ in range(3)]
     value = Held([(old[0], old[-1])]).values()[key]
     at = disk.content(path).index(value, version.offset)
-    disk.rot(path, bytes([disk.content(path)[at] ^ 1]), at)
+    end = len(disk.content(path)) - FOOTER_CHECKSUM
+    for place in (at, end):  # the footer has short values too
+        disk.rot(path, bytes([disk.content(path)[place] ^ 1]), place)
     assert new[-1] < later[0]
     return disk, old, later
 
@@ -252,7 +257,7 @@ def test_an_intention_that_cannot_be_read_stops_the_start_and_says_which_file() 
 
 def test_a_hold_that_cannot_be_made_durable_fails_the_opening_and_the_next_one_does_it() -> None:
     class Failing(Unattended):
-        def write(self, draft: object) -> None:
+        def write(self, draft: object) -> NoReturn:
             raise OSError("no")
 
     disk, old, _ = damaged()
@@ -282,7 +287,7 @@ def test_ranges_are_the_fewest_that_hold_what_is_to_be_held_and_nothing_else(fat
     index = Index(WindowBounds())
     for number, _ in enumerate(fates, start=1):
         sequence = 1 + number // per_file
-        index.load(index.table.queues.place("q"), np.array([number], np.uint64), [5], (sequence, 768))
+        index.load(index.table.queues.place("q"), np.array([number], np.uint64), [5], (sequence, 4352))
     gone = [number for number, fate in enumerate(fates, start=1) if fate == "delivered"]
     index.table.remove_many(np.array(gone, np.uint64))
     held = {number for number, fate in enumerate(fates, start=1) if fate == "held"}

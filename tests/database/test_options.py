@@ -22,7 +22,7 @@ from tests.support.sweeps import for_each
         ("25M", 25 << 20),
         ("25m", 25 << 20),
         (" 2 G ", 2 << 30),
-        (4096, 4096),
+        (7680, 7680),
     ],
 )
 def test_a_size_is_a_number_and_a_unit(text: str | int, size: int) -> None:
@@ -170,7 +170,7 @@ def test_every_named_option_is_one_and_says_so_to_an_editor() -> None:
     assert all(type(None) in get_args(hint) for hint in hints.values()), "None is the default"
 
 
-@pytest.mark.parametrize("size", [4096, 16 << 30])
+@pytest.mark.parametrize("size", [7680, 16 << 30])
 def test_the_limits_themselves_are_allowed(size: int) -> None:
     assert Options.of(
         max_data_file_size=size, max_message_size=1, compact_share=1, duplicate_count=0, group_alignment=4096

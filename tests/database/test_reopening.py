@@ -260,7 +260,7 @@ def test_an_older_copy_in_its_place_is_left_alone() -> None:
 
 def test_a_failure_before_the_write_leaves_nothing_to_cut() -> None:
     disk = SimulatedDisk()
-    database = open_unattended(disk)
+    database = open_unattended(disk, max_data_file_size="64K")
     database.add("q", b"acknowledged")
     disk.fail_from("create", code=errno.EROFS)
     database._journal.roll_at_next_commit()

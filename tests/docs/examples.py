@@ -88,13 +88,13 @@ class Differs(AssertionError):
     """A block does not do what its page says."""
 
 
-def play(page: Path, directory: Path) -> None:
-    """Run the blocks of a page twice in a directory; Differs."""
+def play(page: Path, directory: Path, times: int = 2) -> None:
+    """Run the blocks of a page in a directory, as often as said; Differs."""
     folder, programs = directory / "folder", directory / "programs"
     folder.mkdir()
     programs.mkdir()
     with _network() as network:
-        for _ in range(2):
+        for _ in range(times):
             with ExitStack() as beside:
                 for block in blocks(page):
                     if block.why_not_run is None:

@@ -37,6 +37,7 @@ def test_the_defaults_are_those_of_the_code() -> None:
 
     assert told == {
         "table": f"`{plain.table}`",
+        "terms": f"`{str('terms' in plain.shown).lower()}`",
         "mode": f"`{plain.mode.value}`",
         "maxPartitionBytes": f"{PARTITION_BYTES >> 20} MiB",
         "verify": f"`{str(plain.verifies).lower()}`",

@@ -59,16 +59,20 @@ def test_a_worker_writes_an_invoice_for_each_order_and_puts_aside_what_fails(tmp
 
     with worker(tmp_path) as started:
         assert started.stdout is not None
-        said = [started.stdout.readline().rstrip() for _ in range(4)]
+        said = [started.stdout.readline().rstrip() for _ in range(6)]
         started.send_signal(signal.SIGTERM)
         assert started.wait(60) == 0
 
     assert said == [
         "ready",
         "order 1: invoice for tea",
-        "order 2 is put aside: an order without a word",
+        "order 2 failed, attempt 1: an order without a word",
         "order 3: invoice for coffee",
+        "order 2 failed, attempt 2: an order without a word",
+        "order 2 failed, attempt 3: an order without a word",
     ]
+    with MessageDatabase.open(tmp_path, max_attempts=3, dead_letter="orders put aside") as db:
+        assert db.take("orders put aside", wait=60) is not None, "where the stop was faster, the next start moves it"
     with DatabaseView.open(tmp_path) as view:
         assert view.queues() == {"invoices": 2, "orders put aside": 1}
         assert view.get("invoices written") == b"2"

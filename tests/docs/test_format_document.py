@@ -1,4 +1,4 @@
-"""docs/reference/format.md says what the modules say, and the modules what the bytes are."""
+"""The pages of docs/reference/format say what the modules say, and the modules what the bytes are."""
 
 import re
 from itertools import accumulate
@@ -13,19 +13,18 @@ from oms_journal.database import lookup
 from oms_journal.index import duplicates
 from oms_journal.journal import lock as owner
 from oms_journal.journal import names, operations
-from oms_journal.journal.format import footer, frames, headers, plain, records
+from oms_journal.journal.format import footer, frames, headers, lockfile, plain, records
 from oms_journal.journal.format.contents import COLUMNS
 from oms_journal.journal.format.headers import xxh3
+from oms_journal.journal.format.invariants import INVARIANTS, appendix
 from oms_journal.journal.format.records import VALUE_HEAD_BYTES, decode_set, encode_set
-from oms_journal.journal.writing import single
+from oms_journal.journal.writing import draft, groups, single
 from oms_journal.journal.writing.log import DATA_FILE_BYTES_MAX
 from oms_journal.recovery.numbering import NUMBER_JUMP
-from tests.support.journals.format_tables import FORMAT, Rows, as_markdown, docstring_tables, markdown_tables, widths
-from tests.support.journals.golden_files import GOLDEN
+from tests.support.journals.format_tables import PAGES, Rows, as_markdown, docstring_tables, markdown_tables, widths
 from tests.support.project import REPOSITORY
-from tests.support.servers.stomp_server import eventually
 
-TEXT = FORMAT.read_text(encoding="utf-8")
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 TABLES = markdown_tables(TEXT)
 MODULES = (
     *(
@@ -48,6 +47,7 @@ MODULES = (
         ("oms_journal.journal.format.records", 0, records.RECORD.size),
         ("oms_journal.journal.format.footer", 2, footer.SUMMARY.size),
         ("oms_journal.journal.format.footer", 3, footer.TRAILER.size),
+        ("oms_journal.journal.format.lockfile", 0, lockfile.WITNESS_SIZE),
     ],
 )
 def test_the_widths_in_a_table_add_up_to_the_struct(module: str, table: int, size: int) -> None:
@@ -57,7 +57,12 @@ def test_the_widths_in_a_table_add_up_to_the_struct(module: str, table: int, siz
 @pytest.mark.parametrize("module", MODULES)
 def test_the_document_has_every_table_of_the_modules(module: str) -> None:
     for rows in docstring_tables(module):
-        assert rows in TABLES, f"docs/reference/format.md should have\n\n{as_markdown(rows)}"
+        assert rows in TABLES, f"a page of docs/reference/format should have\n\n{as_markdown(rows)}"
+
+
+def test_the_appendix_has_every_invariant_that_a_reader_checks() -> None:
+    assert appendix() in TEXT
+    assert len({one.name for one in INVARIANTS}) == len(INVARIANTS)
 
 
 def test_each_field_of_a_header_stands_where_the_table_says() -> None:
@@ -82,14 +87,14 @@ def test_each_field_of_a_header_stands_where_the_table_says() -> None:
     found = {name: data[starts[name] : starts[name] + width] for name, width in fields.items()}
 
     assert (found.pop("database"), found.pop("parent")) == (b"d" * 16, b"p" * 16)
-    assert found.pop("magic") == headers.MAGIC == bytes.fromhex("894F4D534A0D0A1A")
+    assert found.pop("magic") == headers.MAGIC == bytes.fromhex("894F4D53440D0A1A")
     assert int.from_bytes(found.pop("checksum"), "little") == xxh3(data[:248])
     numbers = {name: int.from_bytes(value, "little", signed=True) for name, value in found.items()}
     assert numbers == {
-        **{"version": 1, "header size": 256, "parent sequence": 1, "identity": 2, "sequence": 3, "owner": 4},
+        **{"version": 2, "header size": 256, "parent sequence": 1, "identity": 2, "sequence": 3, "owner": 4},
         **{"next message": 5, "next commit": 6, "low water": 7, "created": -8, "alignment": 64, "flags": 0},
         **{"previous sequence": 9, "previous identity": 10, "previous end": 11, "previous commit": 12},
-        **{"previous chain": 13, "reserved": 0},
+        **{"previous chain": 13, "zeros": 0},
     }
 
 
@@ -113,18 +118,18 @@ def _is_of(module: ModuleType, rows: Rows) -> bool:
 
 
 def test_the_frame_of_a_plain_message_has_its_fields_where_frame_and_record_have_them() -> None:
-    template, payload = single.QueueTemplate("größe".encode(), 0), b"payload"
+    template, payload = draft.QueueTemplate("größe".encode(), 0), b"payload"
     place = single.WritePosition(
-        identity=1, sequence=2, owner=3, alignment=8, offset=800, synced=768, next_message=4, next_commit=5
+        identity=1, sequence=2, alignment=8, offset=4400, synced=4352, next_message=4, next_commit=5
     )
-    head, _ = single.form_one(single.PlainAdds([template], [payload], 0), place, -6)
+    (head,) = groups.form(place, [draft.one_add(template, payload)], time=-6).heads
 
-    frame = frames.decode_frame(head, 800, identity=1, base=800, limit=1000)
+    frame = frames.decode_frame(head, 4400, sequence=2, identity=1, base=4400, limit=4600)
     (record,) = records.decode_records(head[frames.FRAME_SIZE :])
     assert isinstance(frame, frames.FrameHeader)
 
     assert plain.PLAIN.unpack_from(head) == (
-        *(frame.checksum, frame.length, frame.meta, frame.time, plain.PLAIN_MARK, len(record.name)),
+        *(frame.checksum, frame.length, frame.meta, frame.identity, frame.time, plain.PLAIN_MARK, len(record.name)),
         *(record.number, record.checksums[0], record.sizes[0]),
     )
     words = frames.words_of(head, 0)
@@ -135,7 +140,15 @@ def test_the_frame_of_a_plain_message_has_its_fields_where_frame_and_record_have
 
 
 def test_nothing_else_in_the_engine_packs_or_unpacks_bytes_of_data_files() -> None:
-    others = {"index/duplicates.py", "database/lookup.py", "recovery/findings.py"}  # bytes of their own
+    others = {  # bytes of their own
+        "database/door/client.py",
+        "database/door/protocol.py",
+        "database/hand_file.py",
+        "database/lookup.py",
+        "index/duplicates.py",
+        "index/returned.py",
+        "recovery/findings.py",
+    }
     sources = [
         path for room in ("journal", "index", "recovery", "database") for path in (REPOSITORY / room).rglob("*.py")
     ]
@@ -151,7 +164,7 @@ def test_the_columns_of_a_footer_are_those_of_the_table_in_its_order() -> None:
 def test_the_columns_of_bytes_have_the_ids_of_the_table() -> None:
     ids = [int(row[0]) for row in docstring_tables("oms_journal.journal.format.footer")[1][1:]]
 
-    assert ids == [footer.NAMES, footer.PRODUCERS, footer.SETS, footer.VALUE_HEADS]
+    assert ids == [footer.NAMES, footer.PRODUCERS, footer.SETS, footer.VALUE_HEADS, footer.GROUPS]
     assert f"the first {VALUE_HEAD_BYTES} bytes" in docstring_tables("oms_journal.journal.format.footer")[1][4][1]
 
 
@@ -180,23 +193,27 @@ def test_the_entry_of_the_index_file_is_as_long_as_the_table_says() -> None:
 
 
 def test_the_lines_of_the_lock_file_stand_where_the_table_says(tmp_path: Path) -> None:
-    *rows, copy = _table("0")
-    ends = [int(offset) + int(size) for offset, size, _ in [*rows[1:], copy]]
+    assert docstring_tables("oms_journal.journal.format.lockfile")[0] in TABLES
+    *rows, copy, witness = _table("0")
+    ends = [int(offset) + int(size) for offset, size, _ in rows[1:]]
 
-    assert [int(row[0]) for row in rows[2:]] == ends[:-2]
-    assert ends[0] == owner.OWNER_LINE_SIZE
-    assert (int(copy[0]), int(copy[1])) == (owner.COPY_AT, owner.OWNER_LINE_SIZE)
+    assert [int(row[0]) for row in rows[2:]] == ends[:-1]
+    assert ends[0] == lockfile.OWNER_LINE_SIZE
+    assert (int(copy[0]), int(copy[1])) == (lockfile.COPY_AT, lockfile.OWNER_LINE_SIZE)
+    assert (int(witness[0]), int(witness[1])) == (lockfile.WITNESS_AT, lockfile.WITNESS_SIZE)
     with MessageDatabase.open(tmp_path) as database:
         database.put("key", b"")
-        eventually(lambda: (tmp_path / names.LOCK).stat().st_size == ends[-1])
+        data = (tmp_path / names.LOCK).read_bytes()
+    assert [data[end - 1 : end] for end in ends] == [b"\n"] * 3
+    assert len(data) == lockfile.LOCK_FILE_SIZE
     assert f"2^{owner.LOCK_BYTE_BASE.bit_length() - 1} + *n*" in TEXT
 
 
 def test_the_limits_are_those_of_the_program() -> None:
     numbers = {what: [int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", bound)] for what, bound in
-               ((row[0], row[1]) for row in _table("queue, key, producer identifier")[1:])}  # fmt: skip
+               ((row[0], row[1]) for row in _table("queue, key, producer identifier, group")[1:])}  # fmt: skip
 
-    assert numbers["queue, key, producer identifier"] == [1, operations.NAME_BYTES_MAX]
+    assert numbers["queue, key, producer identifier, group"] == [1, operations.NAME_BYTES_MAX]
     assert numbers["properties of a message"] == [operations.PROPERTIES_BYTES_MAX, 0xFFFF]
     assert numbers["a message, with its properties"] == [2, 30] and operations.MESSAGE_BYTES_MAX == 1 << 30
     assert numbers["value of a key"] == [operations.VALUE_BYTES_MAX]
@@ -212,6 +229,7 @@ def test_the_limits_are_those_of_the_program() -> None:
 def test_the_examples_of_the_checksum_are_right() -> None:
     examples = re.findall(r"\| (.*?) \| `?([0-9a-f]+)`? \| `([0-9a-f]{16})` \|", TEXT)
     inputs = {"none": b"", "`abc`": b"abc", "00 01 02 … 2f (48 bytes)": bytes(range(48))}
+    inputs |= {"00 01 02 … 06 (7 bytes)": bytes(range(7)), "00 01 02 … c7 (200 bytes)": bytes(range(200))}
     inputs["00 01 02 … ff (256 bytes)"] = bytes(range(256))
 
     assert {what: f"{xxh3(inputs[what], int(seed, 16)):016x}" for what, seed, _ in examples} == {
@@ -227,9 +245,3 @@ def test_the_example_of_a_set_is_right() -> None:
     assert "`03 01 01 a4 02 01` are 1000, 1001, 1002, then 1003 left out, 1004" in TEXT
     assert decode_set(1000, len(numbers), coded).tolist() == numbers
     assert encode_set(np.array(numbers, np.uint64)) == coded
-
-
-def test_the_example_file_is_the_smallest_golden_one() -> None:
-    example = TEXT.split("```\n# <0> header\n")[1].split("```")[0]
-
-    assert f"# <0> header\n{example}" == (GOLDEN / "v1-smallest.hex").read_text(encoding="utf-8")

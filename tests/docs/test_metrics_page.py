@@ -44,7 +44,7 @@ def test_every_metric_has_a_row_with_its_kind(answered: str) -> None:
 def test_every_row_has_the_labels_of_its_metric(answered: str) -> None:
     found: dict[str, set[str]] = {}
     for name, labels in re.findall(r"^(\w+)(?:\{(.*)\})? \S+$", answered, re.MULTILINE):
-        family = re.sub(r"_(bucket|sum|count)$", "", name) if "group_seconds" in name else name
+        family = re.sub(r"_(bucket|sum|count)$", "", name) if re.search("_(group|sync)_seconds_", name) else name
         found.setdefault(family, set()).update(re.findall(r'(\w+)="', labels))
 
     assert found

@@ -16,7 +16,8 @@ ROWS = {
     name: (default, limits)
     for name, default, limits in re.findall(r"^\| `([a-z_]+)` \| ([^|]+) \| ([^|]*)\| [^|]+ \|$", PAGE, re.MULTILINE)
 }
-SECONDS = ("cleanup_interval", "duplicate_age", "renew_interval", "retention_age")
+SECONDS = ("cleanup_interval", "duplicate_age", "renew_interval", "retention_age", "slow_sync")
+BESIDE = {"max_attempts": {"dead_letter": "dead"}}  # what an option asks for
 WORDS = {"10⁹": 10**9, "2⁶²": 1 << 62}
 
 
@@ -44,10 +45,12 @@ def test_its_default_is_that_of_the_code(name: str) -> None:
 def test_its_limits_are_those_of_the_code(name: str) -> None:
     low, high = re.sub(r"a power of two, | seconds", "", ROWS[name][1]).split(" to ")
     for text, beyond in ((low, -1), (high, 1)):
-        number = _number(text.strip())
-        Options.of(**{name: number})
+        number, beside = _number(text.strip()), BESIDE.get(name, {})
+        Options.of(**{name: number}, **beside)
         with pytest.raises(ValueError, match=name):
-            Options.of(**{name: number * 2 + 1 if beyond > 0 else (number - 1 if number >= 1 else number - 0.001)})
+            Options.of(
+                **beside, **{name: number * 2 + 1 if beyond > 0 else (number - 1 if number >= 1 else number - 0.001)}
+            )
 
 
 def _number(text: str) -> float:

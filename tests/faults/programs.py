@@ -20,7 +20,7 @@ from tests.faults.nursery import Job
 from tests.faults.shim import arm, phase, phase_in
 from tests.support.crashes.crash_writer import commit_one, say
 
-FILE_BYTES = 4096
+FILE_BYTES = 7680
 OPTIONS: dict[str, Any] = {"max_data_file_size": FILE_BYTES, "cleanup_interval": 0, "renew_interval": 3600}
 
 

@@ -80,6 +80,8 @@ def play(name: str, seconds: int) -> Played:
         _count(played, done.stdout)
         played.crashes = [path.read_bytes() for path in sorted(crashes.iterdir())]
         found = sorted((path.read_bytes() for path in inputs.iterdir()), key=len)[:MERGED_MAX]
+    if not played.plays:
+        return played  # nothing was found: what is kept stays as it is
     small, played.lines = smallest(target.play, found)
     played.kept = len(small)
     write_corpus(target.name, small)

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from oms_journal import Message, MessageDatabase
 from oms_journal.database import consumers, encode
 from oms_journal.database.bulk.loading import load
-from oms_journal.database.unit import Unit
+from oms_journal.database.drafting import Unit
 from oms_journal.index.table import Queues
 from oms_journal.journal.operations import encode_name
-from oms_journal.journal.writing.draft import Draft
-from oms_journal.journal.writing.single import PlainAdds, QueueTemplate
-from oms_journal.journal.writing.unit import NewValue
+from oms_journal.journal.writing.draft import Draft, QueueTemplate
+from oms_journal.journal.writing.single import PlainAdds
 from tests.support.crashes.crash_model import open_unattended
 from tests.support.disks.faulty_disk import SimulatedDisk
 
@@ -53,8 +52,8 @@ def always_forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumers, "LINES_KEPT", -(10**6))
 
 
-def plain(db: MessageDatabase) -> PlainAdds:
-    return db.drafting.encode.one_add("a", b"x")
+def plain(db: MessageDatabase) -> Draft:
+    return db.drafting.add("a", b"x")
 
 
 def several(db: MessageDatabase) -> Draft | None:
@@ -74,14 +73,15 @@ def in_a_block(db: MessageDatabase) -> Draft:
 
 
 def unit(db: MessageDatabase) -> Draft | None:
-    return db.drafting.unit(Unit("a", [b"x", b"y"], [], [], [NewValue(b"key", b"value", ())], []))
+    return db.drafting.unit(Unit("a", [b"x", b"y"], [], [], [(b"key", b"value", ())], []))
 
 
-def sent(db: MessageDatabase) -> Draft | None:
-    return db.drafting.sent("a", b"x", b"key", NewValue(b"key", bytes(8), {0: 0}))  # type: ignore[arg-type]
+def of_a_turn(db: MessageDatabase) -> PlainAdds:
+    template = db.drafting.encode.queue("a")
+    return PlainAdds([template, template], [b"x", b"y"], 2 * template.bound + 2)
 
 
-DRAFTS = (plain, several, with_properties, in_a_block, unit, sent)
+DRAFTS = (plain, several, with_properties, in_a_block, unit, of_a_turn)
 
 
 @pytest.mark.parametrize("draft", DRAFTS, ids=lambda draft: draft.__name__)

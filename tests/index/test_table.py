@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from oms_journal.index.table import Block, MessageLocation, Table
+from oms_journal.index.table import Block, Line, MessageLocation, Table, compact
 from tests.support.sweeps import for_each
 
 QUEUES = ["orders", "häuser", "\0", "q" * 255]
@@ -118,7 +118,7 @@ class TableMachine(RuleBasedStateMachine):
         number = data.draw(st.sampled_from([*self.model, 0, self.next_number, LAST, 1 << 64]))
         row = self.model.pop(number, None)
         expected = None if row is None else MessageLocation(number, row.queue, row.sequence, row.offset, row.size)
-        assert self.table.remove(number) == expected
+        assert self.table.remove(number) == (expected is not None)
 
     @precondition(lambda self: self.model)
     @rule(data=st.data(), every=st.sampled_from([1, 2, 5]))
@@ -277,7 +277,7 @@ def test_removing_numbers_together_leaves_what_removing_them_one_by_one_leaves(n
     for table in (together, singly):
         table.add_run(table.queues.place("r"), 131, 2, 8, [5] * 40)
 
-    assert together.remove_many(_numbers(sorted(numbers))) == sum(singly.remove(n) is not None for n in sorted(numbers))
+    assert together.remove_many(_numbers(sorted(numbers))) == sum(map(singly.remove, sorted(numbers)))
 
     for table in (together, singly):
         table.check()
@@ -338,20 +338,52 @@ def test_a_queue_is_known_by_the_place_it_got_first() -> None:
     assert table.queues.used() == {}
 
 
-def test_a_million_messages_take_less_than_24_bytes_each() -> None:
-    table = Table()
-    for first in range(1, 1_000_001, 1000):
-        queue = table.queues.place(f"queue {first % 977}")
-        table.add_run(queue, first, 1 + first // 100_000, 8 * first, [256] * 1000)
+def _held(table: Table) -> int:
+    """Return how many bytes the columns of all blocks take."""
+    columns = (column for block in _blocks(table) for column in (block.offsets, block.sizes, block.queues))
+    of_columns = sum(0 if isinstance(column, Line) else np.asarray(column).nbytes for column in columns)
+    return of_columns + sum(len(block.is_live) for block in _blocks(table))
 
-    held = sum(
-        np.frombuffer(column, np.uint8).nbytes
-        for block in _blocks(table)
-        for column in (block.offsets, block.sizes, block.queues, block.is_live)
-    )
 
-    assert held <= 24 * 1_000_000
-    assert table.count == 1_000_000
+@pytest.mark.parametrize(
+    ("size", "queues", "bytes_max"),
+    [
+        pytest.param(lambda _: 256, 1, 2, id="one size"),
+        pytest.param(lambda number: number * 7919 % 5000, 1, 8, id="mixed sizes"),
+        pytest.param(lambda number: number * 7919 % 100_000, 1, 10, id="some above 64 KiB"),
+        pytest.param(lambda _: 256, 700, 8, id="many queues"),
+    ],
+)
+def test_a_message_takes_few_bytes_in_a_block_that_grows_no_more(
+    size: Callable[[int], int], queues: int, bytes_max: int
+) -> None:
+    table, offset = Table(), 4352
+    for number in range(1, 100_001):
+        if number % 20_000 == 1:
+            offset = 4352
+        queue = table.queues.place(f"queue {number % queues}")
+        table.add_one(queue, number, 1 + (number - 1) // 20_000, offset, size(number))
+        offset += 104 + -size(number) // 8 * -8
+    table.add_one(0, 100_001, 99, 4352, 1)  # the one before it grows no more
+
+    assert _held(table) <= bytes_max * 100_000
+    table.check()
+
+
+@given(values=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=50) | st.builds(
+    lambda first, step, count: [first + step * place for place in range(count)],
+    st.integers(0, 1000), st.integers(0, 1000), st.integers(1, 50),
+), data=st.data())  # fmt: skip
+def test_a_compact_column_says_what_was_put_into_it(values: list[int], data: st.DataObject) -> None:
+    column = compact(np.array(values, np.uint32))
+    rows = data.draw(st.lists(st.sampled_from(range(len(values)))))
+    low = data.draw(st.integers(0, len(values)))
+
+    assert len(column) == len(values)
+    assert [int(column[row]) for row in range(len(values))] == values
+    assert column[np.array(rows, np.int64)].tolist() == [values[row] for row in rows]
+    assert column[low:].tolist() == values[low:]
+    assert isinstance(column, Line) == (len({*np.diff(values).tolist()}) < 2 and values[-1] >= values[0])
 
 
 @given(live=st.sets(st.integers(1, 300)), wanted=st.sets(st.integers(0, 310)))
@@ -390,6 +422,6 @@ def test_a_column_that_somebody_looks_at_grows_all_the_same(column: str, way: st
         MessageLocation(2, place, 1, 16, 20),
         MessageLocation(3, place, 1, 16, 20),
     ]
-    assert table.remove(3) is not None
+    assert table.remove(3)
     assert table.count == table.undelivered_count("q") == 2
     assert len(kept) == 1

@@ -51,7 +51,7 @@ def test_sorted_names_are_in_the_order_of_writing(sequences: list[int]) -> None:
     assert sorted_names == [str(DataFileName(sequence)) for sequence in sorted(sequences)]
 
 
-SINGLE = [names.LOCK, names.INDEX, names.RESERVE, names.HOLD, names.FOUND, names.BACKUP, names.RESTORE]
+SINGLE = [names.LOCK, names.INDEX, names.RESERVE, names.HOLD, names.FOUND, names.HAND, names.BACKUP, names.RESTORE]
 
 
 @pytest.mark.parametrize("name", SINGLE)

@@ -17,6 +17,7 @@ class Patched(Enum):
 
     # journal
     DIRECTORY_LOCK_IS_OURS = "oms_journal.journal.lock:DirectoryLock.is_ours"
+    DIRECTORY_LOCK_WITNESS = "oms_journal.journal.lock:DirectoryLock.witness"
     LOCK_CLAIM = "oms_journal.journal.lock:_claim"
     RESERVE_FILL = "oms_journal.journal.reserve:Reserve.fill"
 
@@ -26,6 +27,7 @@ class Patched(Enum):
 
     # journal/reading
     DATAFILE_DECODE_HEADER = "oms_journal.journal.reading.datafile:decode_header"
+    RECORDS_XXH3 = "oms_journal.journal.format.records:xxh3"
     MESSAGE_XXH3 = "oms_journal.journal.reading.message:xxh3"
     WALK_VOUCHED = "oms_journal.journal.reading.walk:Walk.vouched"
     WALK_TAKE = "oms_journal.journal.reading.walk:_take"
@@ -42,7 +44,6 @@ class Patched(Enum):
     SEGMENT_SEAL = "oms_journal.journal.writing.segment:Segment.seal"
     SINGLE_XXH3 = "oms_journal.journal.writing.single:xxh3"
     SUPPLY_CREATE = "oms_journal.journal.writing.supply:Supply._create"
-    UNIT_XXH3 = "oms_journal.journal.writing.unit:xxh3"
 
     # index
     DUPLICATE_WINDOW_LATER = "oms_journal.index.duplicates:DuplicateWindow.later"
@@ -84,7 +85,6 @@ class Patched(Enum):
     COMMIT_BLOCK_OPEN = "oms_journal.database.block:CommitBlock._open"
     COMMIT_BLOCK_ADD_MANY = "oms_journal.database.block:CommitBlock.add_many"
     BLOCK_NUMBERS_AT = "oms_journal.database.block:_numbers_at"
-    BLOCK_MESSAGE_NUMBER = "oms_journal.database.block:message_number"
     CLEANUP_COMMIT_MARK = "oms_journal.database.cleanup:Cleanup._commit_mark"
     CLEANUP_DOOMED = "oms_journal.database.cleanup:Cleanup._doomed"
     CLEANUP_MOVE_BATCH = "oms_journal.database.cleanup:Cleanup._move_batch"
@@ -92,16 +92,17 @@ class Patched(Enum):
     CLEANUP_CARRIED = "oms_journal.database.cleanup:carried"
     CLEANUP_FILE_FACTS = "oms_journal.database.cleanup:file_facts"
     CONSUMERS_INIT = "oms_journal.database.consumers:Consumers.__init__"
+    CONSUMERS_PEEK = "oms_journal.database.consumers:Consumers.peek"
+    CONSUMERS_PUT_BACK = "oms_journal.database.consumers:Consumers._put_back"
     CONSUMERS_REFILL = "oms_journal.database.consumers:Consumers._refill"
-    CONSUMERS_RELEASE = "oms_journal.database.consumers:Consumers.release"
     CONSUMERS_TAKE = "oms_journal.database.consumers:Consumers.take"
     MESSAGE_DATABASE_ABANDON = "oms_journal.database.database:MessageDatabase._abandon"
     MESSAGE_DATABASE_READABLE = "oms_journal.database.database:MessageDatabase._readable"
-    MESSAGE_DATABASE_GIVE_BACK = "oms_journal.database.database:MessageDatabase.give_back"
     DATABASE_FLAG = "oms_journal.database.database:flag"
     DATABASE_MESSAGE_NUMBER = "oms_journal.database.database:message_number"
     DATABASE_PLAIN_TEXT = "oms_journal.database.database:plain_text"
     DRAFTING_ADD_MANY = "oms_journal.database.drafting:Drafting.add_many"
+    HANDING_GIVE_BACK = "oms_journal.database.handing:Handing.give_back"
     ENCODER_PAYLOADS = "oms_journal.database.encode:Encoder.payloads"
     ENCODER_PRODUCER = "oms_journal.database.encode:Encoder.producer"
     ENCODER_VALUE = "oms_journal.database.encode:Encoder.value"
@@ -111,8 +112,17 @@ class Patched(Enum):
     ENCODE_PLAIN_TEXT = "oms_journal.database.encode:plain_text"
     HOLDS_SETTLE = "oms_journal.database.holds:Holds.settle"
     HOLDS_WRITE = "oms_journal.database.holds:Holds.write"
+    LIMITED_LEDGER_APPLY_EFFECT = "oms_journal.database.limited:LimitedLedger._apply_effect"
+    LIMITS_LEAVE_LINE = "oms_journal.database.limits:Limits.leave_line"
+    LIMITED_LEDGER_REMOVE = "oms_journal.database.limited:LimitedLedger._remove"
+    LIMITED_LEDGER_WITHDRAW = "oms_journal.database.limited:LimitedLedger.withdraw"
+    LIMITS_COUNT = "oms_journal.database.limits:Limits._count"
+    LIMITS_REMOVED_FROM = "oms_journal.database.limits:_removed_from"
+    LIMITED_GIVE_UP = "oms_journal.database.limited:_give_up"
+    ADDED_NUMBER = "oms_journal.database.database:added_number"
+    DRAFTING_PURGE = "oms_journal.database.drafting:Drafting.purge"
     LEDGER_INIT = "oms_journal.database.ledger:Ledger.__init__"
-    LEDGER_APPLY = "oms_journal.database.ledger:Ledger._apply"
+    LEDGER_APPLY_EFFECT = "oms_journal.database.ledger:Ledger._apply_effect"
 
     # database/backup
     BACKUP_MANIFEST = "oms_journal.database.backup.backup:Backup._manifest"
@@ -128,7 +138,7 @@ class Patched(Enum):
     ANSWERS_PLAIN_BYTES = "oms_journal.broker.answers:plain_bytes"
     ANSWERS_PLAIN_PROPERTIES = "oms_journal.broker.answers:plain_properties"
     ANSWERS_PLAIN_TEXT = "oms_journal.broker.answers:plain_text"
-    CLOCKS_TICKED = "oms_journal.broker.durations:Clocks.ticked"
+    CLOCKS_TICKED = "oms_journal.broker.kernel.state.clock:Clocks.ticked"
 
     # broker/drivers
     JOURNAL_STORE_TAKE_HOLD = "oms_journal.broker.drivers.journal:JournalStore._take_hold"

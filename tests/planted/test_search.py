@@ -105,4 +105,4 @@ def test_a_fault_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]
 def test_the_list_names_each_fault_and_the_tests_that_come_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list", QUICK]) == 0
 
-    assert f"{QUICK}: {ALL[QUICK].text}\n    {ITS_TESTS}, and " in capsys.readouterr().out
+    assert f"{QUICK}: {ALL[QUICK].text}\n    {ITS_TESTS} " in capsys.readouterr().out

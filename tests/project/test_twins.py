@@ -49,7 +49,7 @@ ALONE = {
 # What is for the layers of the engine, and not for who uses it.
 INSIDE = {
     "MessageDatabase": {
-        *("begun", "check_open", "give_back", "is_cramped", "is_full", "reclaim", "state", "want_room", "write"),
+        *("begun", "check_open", "is_cramped", "is_full", "reclaim", "state", "syncs", "want_room", "write"),
     },
 }
 
@@ -149,4 +149,4 @@ def verbs(kind: type) -> dict[str, str]:
 
 def said_of(signature: str) -> str:
     plain = re.sub(r"collections\.abc\.(?:Awaitable\[|Coroutine\[typing\.Any, typing\.Any, )(.*)\]", r"\1", signature)
-    return re.sub(r"oms_journal(\.\w+)*\.", "", re.sub(r"\bAsync(?=[A-Z])|(?<=\.)Async(?=[A-Z])", "", plain))
+    return re.sub(r"oms_journal(\.\w+)*\.", "", re.sub(r"(?:\b|(?<=Abstract))Async(?=[A-Z])", "", plain))

@@ -113,9 +113,9 @@ def _path(module: str) -> str:
 
 
 def of_add(directory: Path, **more: Any) -> list[Step]:
-    """Return the walk of a payload from `add` to the disk, in a database that has the queue and a data file."""
+    """Return the walk of a payload from `add` to the disk, in a database that has the queue, and such a message."""
     with Walk() as walk, MessageDatabase.open(directory) as database:
-        database.add("orders", b"first", **{name: value for name, value in more.items() if name != "producer_id"})
+        database.add("orders", b"first", **more | {name: "another" for name in more if name == "producer_id"})
         with walk.traced():
             database.add("orders", b"second", **more)
     (part,) = walk.parts()

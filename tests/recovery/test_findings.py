@@ -19,7 +19,7 @@ from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 from tests.support.sweeps import for_each
 
 SEALED = small_store()
-LOSS = Loss(name="omsmsg-0000000001.data", start=768, end=900, reason="zeros", numbers=((1, 3),), queues=("q",))
+LOSS = Loss(name="omsmsg-0000000001.data", start=4352, end=4500, reason="zeros", numbers=((1, 3),), queues=("q",))
 
 
 def rotten(store: Store = SEALED) -> SimulatedDisk:
@@ -119,11 +119,11 @@ def test_whoever_only_recovers_has_been_told_too(tmp_path_factory: pytest.TempPa
 
 
 def test_what_was_noted_and_is_found_again_is_told_once_and_new_damage_beside_it_too() -> None:
-    elsewhere = Loss(name=LOSS.name, start=1000, end=1100, reason="zeros")
-    again = Loss(name=LOSS.name, start=700, end=1000, reason="more of it")
+    elsewhere = Loss(name=LOSS.name, start=4600, end=4700, reason="zeros")
+    again = Loss(name=LOSS.name, start=4300, end=4600, reason="more of it")
     assert findings.together([LOSS], [LOSS, elsewhere]) == (LOSS, elsewhere)
     assert findings.together([again], [LOSS, elsewhere]) == (again, elsewhere)
-    other = Loss(name="omsmsg-0000000002.data", start=768, end=900, reason="zeros")
+    other = Loss(name="omsmsg-0000000002.data", start=4352, end=4500, reason="zeros")
     assert findings.together([other], [LOSS]) == (other, LOSS)
 
 

@@ -11,7 +11,7 @@ from oms_journal.database.bulk.locked import LockedView
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import NewerFormat
 from oms_journal.journal.format.headers import HEADER_COPIES, HEADER_SIZE, xxh3
-from oms_journal.journal.reading.dump import dump
+from oms_journal.recovery.dump import dump
 from oms_journal.recovery.startup import RecoveryOptions, recover
 from oms_journal.recovery.validation import validate_directory
 from tests.support.cli_runner import oms
@@ -44,7 +44,7 @@ COMMANDS = [
 
 def newer(directory: Path, sequence: int) -> Path:
     """Return a database of three files, one of which says that it is of the next version."""
-    with MessageDatabase.open(directory, max_data_file_size="4K") as db:
+    with MessageDatabase.open(directory, max_data_file_size="8K") as db:
         while len(list(directory.glob("*.data"))) < 4:
             db.add("q", bytes(500))
     path = sorted(directory.glob("*.data"))[sequence]
@@ -68,7 +68,7 @@ def test_a_directory_with_a_file_of_a_newer_version_is_refused_and_not_a_byte_is
     spool = newer(tmp_path / "spool", sequence)
     before = snapshot(spool)
 
-    with pytest.raises(NewerFormat, match="format version 2, this program knows up to 1"):
+    with pytest.raises(NewerFormat, match="format version 3, this program knows up to 2"):
         TOOLS[what](spool)
 
     assert snapshot(spool) == before

@@ -128,7 +128,7 @@ def test_they_are_not_where_the_file_has_lost_its_header_that_began_behind_those
     disk = disk.restart()
     newest = SPOOL / max(name for name, data in disk.contents(SPOOL).items() if name.endswith(".data") and any(data))
     assert newest != FIRST
-    disk.put(newest, b"\xaa" * 768 + disk.content(newest)[768:])
+    disk.put(newest, b"\xaa" * 4352 + disk.content(newest)[4352:])
     with open_unattended(disk, max_data_file_size=LONG) as again:
         assert again.add("q", b"third") > highest
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal.journal.format.frames import GAP
+from oms_journal.journal.format.headers import FRAMES_AT
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.walk import Span, walk
 from oms_journal.recovery.report import Loss, Verdict
@@ -42,7 +43,7 @@ def check_cut(store: Store, disk: SimulatedDisk, frame: FrameAt) -> None:
     assert state == store.state(lost=lost), (frame.name, frame.offset)
     assert loss.name == frame.name
     assert loss.end == lost[-1].end
-    assert max([768, *(one.end for one in store.frames_of(frame.name) if one not in lost)]) <= loss.start
+    assert max([FRAMES_AT, *(one.end for one in store.frames_of(frame.name) if one not in lost)]) <= loss.start
     assert loss.start <= frame.offset
     assert added(lost) <= numbers(loss)
     if loss.is_exact:
@@ -63,10 +64,9 @@ def check_gap(disk: SimulatedDisk, name: str) -> None:
     if not data:
         return
     header = headers_of(data)
-    start, alignment = header.start(), header.alignment
-    span = Span(path=SPOOL / name, identity=header.identity, start=start, limit=len(data), alignment=alignment)
+    span = Span(sequence=header.sequence, identity=header.identity, limit=len(data))
     frames = walk(data, span).frames
-    for end, frame in zip([start, *(frame.end for frame in frames)], frames, strict=False):
+    for end, frame in zip([FRAMES_AT, *(frame.end for frame in frames)], frames, strict=False):
         assert frame.offset == end or not frame.flags & GAP, (name, end, frame)
 
 
@@ -90,10 +90,10 @@ def test_bytes_of_one_message_end_the_file_in_front_of_its_commit(store: Store) 
 def test_bad_padding_behind_the_cut_goes_with_it() -> None:
     name = ALIGNED.newest()
     frames = [frame for frame in ALIGNED.frames_of(name) if frame.pieces]
-    later = next(one for one, other in pairwise(frames[1:]) if one.end + 8 < other.offset)
+    later = next(one for one in frames[1:] if one.pieces[-1].end + 8 < one.end)
     data = bytearray(ALIGNED.files[name])
     data[frames[0].offset] ^= 1
-    data[later.end + 4] ^= 1
+    data[later.end - 4] ^= 1
     check_cut(ALIGNED, ALIGNED.damaged(name, bytes(data)), frames[0])
 
 
@@ -103,9 +103,9 @@ def test_bad_padding_in_front_of_the_cut_goes_with_it_too(store: Store) -> None:
     for name in store.data_files():
         for before, frame in pairwise(frame for frame in store.frames_of(name) if frame.pieces):
             payload = next((piece.start for piece in frame.pieces if piece.start < piece.end), None)
-            if payload is not None and before.end + 8 < frame.offset:
+            if payload is not None and before.pieces[-1].end + 8 < before.end:
                 data = bytearray(store.files[name])
-                data[before.end + 4] ^= 1
+                data[before.end - 4] ^= 1
                 data[payload] ^= 1
                 check_cut(store, store.damaged(name, bytes(data)), frame)
                 tried += 1
@@ -174,14 +174,14 @@ def test_with_a_file_of_which_all_was_cut_nothing_more_is_lost(left: str) -> Non
     disk = disk.restart()
     path = SPOOL / "omsmsg-0000000001.data"
     data = disk.content(path)
-    disk.put(path, data[:800] + bytes([data[800] ^ 1]) + data[801:])
+    disk.put(path, data[:4384] + bytes([data[4384] ^ 1]) + data[4385:])
     with open_unattended(disk, policy="truncate") as database:
         assert database.recovery.lost
         number = database.add("q", b"second")
     if left == "gone":
         disk.remove(path)
     else:
-        disk.put(path, bytes(4096 if left == "zeros" else 0))
+        disk.put(path, bytes(8192 if left == "zeros" else 0))
     with open_unattended(disk) as again:
         (report,) = (file for file in database.recovery.files if file.name == path.name)
         assert report.verdict is Verdict.DAMAGED and not again.recovery.lost and not again.recovery.suspects
@@ -205,7 +205,7 @@ def test_with_a_file_that_ends_with_a_gap_all_that_stands_in_front_of_that_is_lo
     end = footer.summary.end
     disk.put(path, data[:offset] + bytes(end - offset) + data[end:])
     with open_unattended(disk, policy=policy) as database:
-        assert [*database.numbers()] == [kept] and database.recovery.lost
+        assert [message.number for message in database.undelivered()] == [kept] and database.recovery.lost
         database.add("q", b"later")
     disk.remove(path)
     with open_unattended(disk) as database:

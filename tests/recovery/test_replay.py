@@ -20,7 +20,7 @@ PRODUCER = "sender"
 @pytest.fixture
 def spool(tmp_path: Path) -> Path:
     """Return a database with messages, keys, held messages and producers in files that clean-up has gone over."""
-    options = {"max_data_file_size": 4096, "cleanup_interval": 0}
+    options = {"max_data_file_size": 7680, "cleanup_interval": 0}
     with MessageDatabase.open(tmp_path, **options) as database:  # type: ignore[arg-type]
         first = database.add("orders", b"first", producer_id=PRODUCER)
         numbers = [database.add("orders", bytes(200)) for _ in range(40)]
@@ -53,7 +53,7 @@ def test_each_of_them_finds_the_same(spool: Path) -> None:
 
 def test_what_is_held_back_and_cannot_be_read_is_told_by_its_file(spool: Path) -> None:
     with MessageDatabase.open(spool) as database:
-        ranges = Held([(35, 38)])
+        ranges = Held([(35 + 2 * at, 35 + 2 * at) for at in range(10)])  # more than a footer has of a value
         with database._holds.lock:
             database._holds.write(ranges)
         sequence = database._journal.active_sequence

@@ -18,6 +18,7 @@ from tests.support.project import PYTHONPATH, REPOSITORY
 
 _VARIABLES: Mapping[str, str | None] = {
     "SPOOL_DIRECTORY": None,
+    "OMS_BROKER": None,
     "MAX_DATA_FILE_SIZE": MODEST,
     "MAX_MESSAGE_SIZE": None,
     "MSG_CLEANUP_INTERVAL": None,

@@ -7,6 +7,7 @@ rules, so that whatever tells people something can be tested like them.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,13 @@ from oms_journal import (
     LimitExceeded,
     MessageDatabase,
     NoSuchMessage,
+    NotServed,
     NotUndelivered,
     OutsideBlock,
+    SocketRefused,
     back_up,
+    connect_queue,
+    serve_queue,
 )
 from oms_journal.database.backup.restore import restore
 
@@ -270,6 +275,13 @@ _CONFLICTS = (
     _of("send q x --empty", "--empty", "TEXT"),
     _of("serve --create --run-mode PSTORE-LOAD --partner x:1", "--create", "PSTORE-LOAD"),
     _of("delete 1 --spool {spool}", "--yes"),
+    _of("queue serve", "SPOOL"),
+    _of("queue take", "take"),
+    _of("queue serve {file}", "{file}", "not a directory"),
+    _of("queue serve {spool} --socket ''", "--socket", "a path"),
+    _of(f"queue serve {{spool}} --socket /{'x' * 120}", "121", "x" * 120),
+    _of("queue serve {spool} --socket {file}", "{file}", "not a socket", code=4),
+    _of("queue serve {spool} --wait -1", "--wait", "-1"),
     _of("analyze {spool} --out {out} --since 2026-02-01 --until 2026-01-01", "--since", "--until"),
     _of("info --broker http://127.0.0.1:1", "127.0.0.1:1", code=4),
     _of("send q x --broker http://127.0.0.1:1", "127.0.0.1:1", code=4),
@@ -305,6 +317,10 @@ class Call:
 
     def __str__(self) -> str:
         return self.name
+
+
+def _at_socket(db: MessageDatabase, _: Path, *, serving: bool, path: Any) -> object:
+    return serve_queue(db, path) if serving else connect_queue(path)
 
 
 def _open_a_file(place: Path) -> object:
@@ -422,7 +438,7 @@ _TYPES: tuple[Call, ...] = (
             ("duplicate_count", -1, ValueError, ("duplicate_count", "int -1")),
             ("duplicate_age", [], ValueError, ("duplicate_age", "list", "30m")),
             ("max_data_file_size", "25 MB", ValueError, ("max_data_file_size", "25 MB", "25M")),
-            ("max_data_file_size", 100, ValueError, ("max_data_file_size", "int 100", "4096")),
+            ("max_data_file_size", 100, ValueError, ("max_data_file_size", "int 100", "7680")),
             ("max_message_size", 0, ValueError, ("max_message_size", "int 0")),
             ("cleanup_interval", "soon", ValueError, ("cleanup_interval", "soon", "30m")),
             ("cleanup_interval", float("nan"), ValueError, ("cleanup_interval", "nan")),
@@ -454,4 +470,23 @@ CALLS: tuple[Call, ...] = (
     *_at("\t\n", ValueError, "directory", "blanks"),
     *_at("\ud800x", ValueError, "directory", "\\ud800x"),
     *_TYPES,
+    *(
+        Call(f"{name} at {path!r}", partial(_at_socket, serving=name == "serve", path=path), raises, (named,))
+        for name in ("serve", "connect")
+        for path, raises, named in (
+            (None, TypeError, "None"),
+            (b"q.sock", TypeError, "bytes"),
+            ("", ValueError, "empty"),
+            (f"/{'x' * 120}", LimitExceeded, "121"),
+        )
+    ),
+    Call(
+        "serve where no directory is", partial(_at_socket, serving=True, path="/none/q.sock"), SocketRefused, ("/none",)
+    ),
+    Call(
+        "connect to none",
+        partial(_at_socket, serving=False, path="/none/q.sock"),
+        NotServed,
+        ("/none", "oms queue serve"),
+    ),
 )

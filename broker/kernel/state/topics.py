@@ -23,7 +23,8 @@ from sortedcontainers import SortedDict
 from oms_journal.broker.attributes.attributes import Attributes, TopicAttributes
 from oms_journal.broker.block import Store
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.durations import Clocks, ends
+from oms_journal.broker.durations import ends
+from oms_journal.broker.kernel.state.clock import Clocks
 from oms_journal.broker.kernel.state.decision import Lockable
 from oms_journal.broker.kernel.state.unit import Name, Owner
 from oms_journal.broker.kernel.state.unused_names import UnusedNames, stays

@@ -14,7 +14,8 @@ from oms_journal.broker.answers import Physical
 from oms_journal.broker.attributes.attributes import Attributes, BrokerAttributes, ServiceAttributes
 from oms_journal.broker.block import SERVICE_FIELDS, Reply, Request, ServiceName
 from oms_journal.broker.codes import BrokerError, Code, refuse
-from oms_journal.broker.durations import NO, YES, Clocks, parse_wait
+from oms_journal.broker.durations import NO, YES, parse_wait
+from oms_journal.broker.kernel.state.clock import Clocks
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.kernel.state.decision import Decision, DecisionMaker, JointDecision, Lockable
 from oms_journal.broker.kernel.state.effects import Answer, Body, Call, Effect, Level, Log

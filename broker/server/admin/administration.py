@@ -27,7 +27,8 @@ from oms_journal.broker.server.admin.resources import resources, transports
 from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.store.latencies import Latencies
 from oms_journal.broker.store.start import StoreError
-from oms_journal.broker.store.stored import HasFiles, MakesRoom
+from oms_journal.broker.store.stored import HasFiles, HasSyncs, MakesRoom
+from oms_journal.database.stats import SyncStats
 
 _log = logging.getLogger("oms.server")
 REMEMBERED_SECONDS = 1.0  # that figures of files and free space are told again
@@ -113,6 +114,12 @@ class Administration:
         """How long commits have taken. CisRefused where there is no broker."""
         found: Latencies = self._broker().latencies
         return found
+
+    @property
+    def syncs(self) -> SyncStats | None:
+        """How long the store has waited for its disk, None where it cannot tell. CisRefused: there is no broker."""
+        store = self._broker().store
+        return store.syncs() if isinstance(store, HasSyncs) else None
 
     def outline(self) -> Row:
         """Return what is known of the broker while there is none here."""

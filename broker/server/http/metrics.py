@@ -24,6 +24,7 @@ from oms_journal.broker.server.admin.resources import files_max, memory_bytes, o
 from oms_journal.broker.server.http.operator_routes import administration_of, identity_of
 from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.store.latencies import BOUNDS, Latencies
+from oms_journal.database.stats import SyncStats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = Mapping[str, str]
@@ -214,6 +215,8 @@ async def _broker(page: Exposition, administration: Administration, row: Row) ->
         page.gauge("oms_store_files", "Data files.", stored["files"])
         page.gauge("oms_store_bytes", "Bytes of all data files.", stored["bytes"])
         page.gauge("oms_store_live_bytes", "Of these, what is needed.", stored["live_bytes"])
+    if (syncs := administration.syncs) is not None:
+        _syncs(page, syncs)
 
 
 async def _stored(administration: Administration) -> Mapping[str, int] | None:
@@ -234,6 +237,15 @@ def _latencies(page: Exposition, latencies: Latencies) -> None:
             counts.append((bound, below))
     total = (sum(latencies.counts), latencies.seconds)
     page.histogram("oms_commit_group_seconds", "Time of a group of commits: one write and one sync.", counts, total)
+
+
+def _syncs(page: Exposition, syncs: SyncStats) -> None:
+    """Add how long commits have waited for the disk; the same buckets each time, from 32 microseconds to 2 minutes."""
+    bounds = [(1 << bits) / 1e6 for bits in range(5, 28)]
+    counts = [(bound, sum(each.count for each in syncs.buckets if each.seconds <= bound)) for bound in bounds]
+    total = (syncs.count, syncs.seconds)
+    page.histogram("oms_store_sync_seconds", "Time that a group of commits has waited for the disk.", counts, total)
+    page.counter("oms_store_slow_syncs_total", "Of these, those that were logged as slow.", syncs.slow)
 
 
 def _services(page: Exposition, meters: Figures) -> None:

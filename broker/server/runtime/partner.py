@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.drivers.open import spool_directory, version
-from oms_journal.broker.reachability import reason_of
+from oms_journal.broker.reachability import is_refused, reason_of
 from oms_journal.broker.store.start import platform
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError
@@ -26,7 +26,14 @@ PING_HEADER = "x-oms-standby"  # of a standby's ping
 
 
 class PartnerSilent(Exception):
-    """The other broker does not answer, or not as a broker does. Says why."""
+    """The other broker does not answer, or not as a broker does. Says why.
+
+    `is_closed` is True when the machine answers, and nobody listens at the port.
+    """
+
+    def __init__(self, text: str, *, is_closed: bool = False) -> None:
+        super().__init__(text)
+        self.is_closed = is_closed
 
 
 def partner_url(attributes: Attributes) -> str:
@@ -62,7 +69,8 @@ async def ask(
         asked = client.build_request("GET" if body is None else "POST", path, json=body, headers=headers)
         status, found = await answer_of(client, asked)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as failure:
-        raise PartnerSilent(f"{client.base_url}: {reason_of(failure)}") from failure
+        text = f"{client.base_url}: {reason_of(failure)}"
+        raise PartnerSilent(text, is_closed=is_refused(failure)) from failure
     if found is None:
         raise PartnerSilent(f"{client.base_url} answers as no broker does")
     if status != 200:

@@ -156,11 +156,12 @@ class Standby:
         """Ping; say whether the standard broker has answered. StandbyEnds when it has another store."""
         watch, now = self._watch, asyncio.get_running_loop().time
         before = watch.holder
+        watch.is_closed = False
         try:
             found = await ask(self._client, "/peer/ping", headers=self._proof(before))
         except PartnerSilent as failure:
             self._say(f"standby: {self._name} does not answer: {failure}", logging.WARNING)
-            found, self._is_heard = {}, False
+            found, self._is_heard, watch.is_closed = {}, False, failure.is_closed
         watch.look(await self._look(), now())
         await self._draw(found)
         if found.get("run_mode") != "STANDARD":

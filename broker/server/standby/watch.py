@@ -4,6 +4,8 @@ the partner's ping           the owner's byte   its count                     th
 is answered                  -                  -                             it lives
 is not                       free               -                             TAKE: the store is nobody's
 is not, for an interval      held               stands still for as long      PASS: a process or a machine is stopped
+is not, for an interval,     held               moves                         ENDING: it is being stopped
+    its port is closed
 is not, for an interval      held               moves                         CUT: only the network between the two is
 is not                       held               was never raised              OPENING: it is opening the store
 is not                       cannot be seen     -                             UNSEEN: the store is not to be reached
@@ -25,6 +27,7 @@ class Verdict(Enum):
     PASS = "its owner gives no sign of life"
     NOT_YET = "its owner was silent for too short a time"
     CUT = "the partner does not answer, but whoever has the store is alive: the network between the two is cut"
+    ENDING = "the partner's port is closed, but whoever has the store is alive: the partner is being stopped"
     UNSEEN = "no lock file of the store can be seen from here; a new store is begun once both standbys are up"
     OPENING = "the partner does not answer, but whoever has the store is opening it"
     BEGIN = "nobody ever had the store; it is begun here"
@@ -39,6 +42,7 @@ class PartnerWatch:
     began: float
     heard: float | None = None  # when the partner last answered
     holder: Holder | None = None
+    is_closed: bool = False  # the last ping found nobody at the partner's port
     drawn: bool | None = None  # of two standbys that see no store: whether this one begins it; None while it is not so
     moved: float = field(init=False)  # when the owner last gave a sign of life, as far as was seen
 
@@ -67,7 +71,8 @@ class PartnerWatch:
             return Verdict.OPENING
         silent = max(self.interval, holder.silent_seconds)
         if now - self.moved < silent:
-            return Verdict.CUT if self._is_missed(now) else Verdict.NOT_YET
+            lives = Verdict.ENDING if self.is_closed else Verdict.CUT
+            return lives if self._is_missed(now) else Verdict.NOT_YET
         return Verdict.PASS if self._is_missed(now) else Verdict.NOT_YET
 
     def _is_missed(self, now: float) -> bool:

@@ -176,7 +176,7 @@ class StompConnection(asyncio.Protocol):
         listener.connections.add(self)
         if listener.is_stopping:
             listener.refused += 1
-            self._session.fail(Code.QUEUE_FULL, f"at most {limits.connections:,} connections")
+            self._session.fail(Code.NOT_ACTIVE, listener.ending)  # it was accepted before, and begins only now
             return
         if len(listener.connections) > limits.connections:
             listener.make_room()  # where all are CONNECTED it depends on who comes, which CONNECT tells

@@ -31,19 +31,24 @@ def demo(  # noqa: PLR0913
             "--spool",
             "-s",
             metavar="DIR",
-            help="An empty directory; it is kept, and DIR-retained for what is cleaned up.  [default: a temporary one]",
+            help="Use this empty directory and DIR-retained, and keep them.  [default: a temporary one]",
         ),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary directory.")] = False,
     flights: Annotated[
-        int, typer.Option(min=FLIGHTS_MIN, max=FLIGHTS, metavar="N", help="Only the first N flights of the year.")
+        int, typer.Option(min=FLIGHTS_MIN, max=FLIGHTS, metavar="N", help="Take only the first N flights of the year.")
     ] = FLIGHTS,
-    rounds: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="How many writers are killed.")] = 2,
-    seed: Annotated[int, typer.Option(metavar="N", help="Chooses the moments of the kills.")] = 2013,
+    rounds: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="Kill so many writers.")] = 2,
+    seed: Annotated[int, typer.Option(metavar="N", help="Choose the moments of the kills by this number.")] = 2013,
     report: Annotated[
-        Path, typer.Option("--report", metavar="DIR", help="Where the report goes: new, empty, or an earlier report.")
+        Path,
+        typer.Option(
+            "--report",
+            metavar="DIR",
+            help="Write the report into this directory: new, empty, or with an earlier report.",
+        ),
     ] = REPORT,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Do without the report, and without Spark.")] = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Make no report. Then Spark is not needed.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Run the main job on 336,776 real flights, a kill included.

@@ -20,7 +20,7 @@ from oms_journal.cli.demo.flights.writers import WriterReports
 from oms_journal.database.database import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.operations import ENGINE_PREFIX
-from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation, dump
+from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation, dump_files
 from oms_journal.journal.reading.message import Message
 
 FINDINGS_KEPT = 20
@@ -138,7 +138,7 @@ class Reading:
 
     def read(self, files: Iterable[Path], is_stopped: Callable[[], bool], progress: Callable[[int], None]) -> None:
         """Read the files that come next; may be stopped at any frame."""
-        for _, found in groupby(dump(RealDisk(), files), key=_place):
+        for _, found in groupby(dump_files(RealDisk(), files), key=_place):
             if is_stopped():
                 return
             self._take(list(found))

@@ -101,11 +101,6 @@ def test_a_status_that_no_operator_gives_is_refused(desk: Desk) -> None:
         assert set_status(desk, uowid, Status.ACCEPTED).code is Code.UOW_NOT_FOUND
 
 
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
 def test_what_sleeps_is_purged_and_moved_like_what_does_not(desk: Desk) -> None:
     white = Person(desk, "WHITE", "T")
     sent = [white.send(b"%d" % at) for at in range(4)]

@@ -14,26 +14,9 @@ from oms_journal.broker.kernel.state.effects import Abandoned, Answer, Call, Dur
 from oms_journal.broker.records import Status
 from oms_journal.broker.store.master import COUNT_MAX
 from tests.support.broker.kernel_desk import CHESS, Desk, Person, Said, attributes
-from tests.support.sweeps import for_each
+from tests.support.sweeps import for_each, split
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
-
-
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
-@pytest.fixture
-def white(desk: Desk) -> Person:
-    return Person(desk, "WHITE", "PC1", caller=1)
-
-
-@pytest.fixture
-def black(desk: Desk) -> Person:
-    black = Person(desk, "BLACK", "PC2", caller=2)
-    assert black.register().code is Code.OK
-    return black
 
 
 # Units of work of somebody else.
@@ -701,9 +684,13 @@ REQUESTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(REQUESTS, st.integers(1, 3)), max_size=12))
-def test_any_call_is_answered_with_a_code_or_waits(calls: list[tuple[dict[str, Any], int]]) -> None:
+@pytest.mark.parametrize("count", split([100], [300]))
+def test_any_call_is_answered_with_a_code_or_waits(count: int) -> None:
+    some = st.lists(st.tuples(REQUESTS, st.integers(1, 3)), max_size=12)
+    settings(max_examples=count, deadline=None)(given(some)(is_answered_or_waits))()
+
+
+def is_answered_or_waits(calls: list[tuple[dict[str, Any], int]]) -> None:
     desk = Desk()
     for person in (Person(desk, "WHITE", "T"), Person(desk, "BLACK", "T", caller=2)):
         person.register()

@@ -39,11 +39,6 @@ def received(person: Person, name: str) -> Said:
     return person.call(Function.RECEIVE, Option.SYNC, conv_id="ANY", **to(name))
 
 
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
 def test_units_of_several_services_are_one_commit(desk: Desk) -> None:
     alice = Person(desk, "ALICE")
     units = [sending(alice, name, name.encode()) for name in "ABC"]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.support.broker.oracle_script import NUMBERS, played, random_script, shrunk
 from tests.support.broker.stores import DRIVERS, Driver, JournalDriver, SqliteDriver
+from tests.support.sweeps import split
 
 STEPS_MAX = 40
 steps = st.binary(min_size=2 * NUMBERS, max_size=2 * NUMBERS).map(lambda data: struct.unpack(f"<{NUMBERS}H", data))
@@ -30,16 +31,23 @@ def play(driver: type[JournalDriver | SqliteDriver], script: Sequence[Sequence[i
         return played(made, script).calls
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(script=scripts)
-def test_random_scripts_on_the_journal_get_the_models_answers(script: list[tuple[int, ...]]) -> None:
-    play(JournalDriver, script)
+def play_examples(driver: type[JournalDriver | SqliteDriver], count: int) -> None:
+    @settings(max_examples=count, deadline=None, derandomize=True)
+    @given(script=scripts)
+    def play_example(script: list[tuple[int, ...]]) -> None:
+        play(driver, script)
+
+    play_example()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(script=scripts)
-def test_random_scripts_on_sqlite_get_the_models_answers(script: list[tuple[int, ...]]) -> None:
-    play(SqliteDriver, script)
+@pytest.mark.parametrize("count", split([25], [60]))
+def test_random_scripts_on_the_journal_get_the_models_answers(count: int) -> None:
+    play_examples(JournalDriver, count)
+
+
+@pytest.mark.parametrize("count", split([20], [40]))
+def test_random_scripts_on_sqlite_get_the_models_answers(count: int) -> None:
+    play_examples(SqliteDriver, count)
 
 
 @pytest.mark.slow

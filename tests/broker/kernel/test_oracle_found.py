@@ -11,23 +11,6 @@ from tests.support.broker.kernel_desk import CHESS, Desk, Fields, Person, attrib
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
 
 
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
-@pytest.fixture
-def white(desk: Desk) -> Person:
-    return Person(desk, "WHITE", "PC1", caller=1)
-
-
-@pytest.fixture
-def black(desk: Desk) -> Person:
-    black = Person(desk, "BLACK", "PC2", caller=2)
-    assert black.register().code is Code.OK
-    return black
-
-
 @pytest.mark.parametrize("token", ["PC1", ""])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_who_came_back_to_a_conversation_gives_back_what_it_was_receiving_when_it_goes_again(

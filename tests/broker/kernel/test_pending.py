@@ -15,23 +15,6 @@ SYNC, COMMIT = Option.SYNC, Option.COMMIT
 OPERATOR = 900_000
 
 
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
-@pytest.fixture
-def white(desk: Desk) -> Person:
-    return Person(desk, "WHITE", "PC1", caller=1)
-
-
-@pytest.fixture
-def black(desk: Desk) -> Person:
-    black = Person(desk, "BLACK", "PC2", caller=2)
-    assert black.register().code is Code.OK
-    return black
-
-
 def start_send(person: Person, option: Option = COMMIT, conv_id: str = "NEW", **fields: object) -> int:
     return person.start(Function.SEND, option, body=b"e4", conv_id=conv_id, **CHESS, **fields)
 

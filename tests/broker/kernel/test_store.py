@@ -16,23 +16,6 @@ from tests.support.broker.kernel_desk import CHESS, Desk, Fields, Person, attrib
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
 
 
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
-@pytest.fixture
-def white(desk: Desk) -> Person:
-    return Person(desk, "WHITE", "PC1", caller=1)
-
-
-@pytest.fixture
-def black(desk: Desk) -> Person:
-    black = Person(desk, "BLACK", "PC2", caller=2)
-    assert black.register().code is Code.OK
-    return black
-
-
 def test_without_the_store_what_is_not_persistent_goes_on(desk: Desk, white: Person, black: Person) -> None:
     desk.give(StoreLost("unmounted"))
     assert any("unmounted" in line for line in desk.logs), "details are in the log"

@@ -76,6 +76,23 @@ def test_whoever_said_that_nothing_is_stored_gets_what_was_asked_for(tmp_path: P
         ]
 
 
+@pytest.mark.parametrize(
+    ("said", "last_words"),
+    [
+        ("DEFAULT-VALUES=OMS", "what was acknowledged is durable"),
+        (
+            "DEFAULT-VALUES=OMS STORE=OFF",
+            "what was acknowledged is durable, but for what STORE=OFF keeps out of the store",
+        ),
+        ("DEFAULT-VALUES=OMS PSTORE=NO", "nothing was stored: PSTORE=NO"),
+    ],
+)
+def test_a_server_that_stops_says_what_is_durable(tmp_path: Path, said: str, last_words: str) -> None:
+    with served(tmp_path, said) as server:
+        server.stop()
+    assert server.texts()[-1] == f"stopped: 0 connections ended; {last_words}"
+
+
 @pytest.mark.parametrize("said", [STORED, "DEFAULT-VALUES=OMS", "DEFAULT-VALUES=OMS STORE=BROKER MAX-UOWS=5"])
 def test_what_has_a_receipt_is_there_after_a_restart(tmp_path: Path, said: str) -> None:
     with served(tmp_path, said) as server:

@@ -1,5 +1,6 @@
 """A broker's store that damage has hit: it is begun all the same, says what is lost, and gives no identifier twice."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -109,13 +110,15 @@ def test_a_lost_master_record_is_not_made_again_for_another_broker_than_the_chec
 )
 def test_one_value_that_cannot_be_read_is_told_of_and_keeps_nobody_from_the_others(key: str) -> None:
     driver = written(is_closed=False)
-    data = {name: data for name, data in driver.disk.contents(SPOOL).items() if name.endswith(".data")}
     store = driver.open()
     value = store.record(key)
     assert value is not None
-    name = max(name for name in data if value in data[name])
     store.close()
-    driver = damaged(driver.killed(), name, data[name].rindex(value) + len(value) - 1)
+    driver = driver.killed()
+    for name, data in driver.disk.contents(SPOOL).items():
+        # Everywhere: a sealed file's footer has a short value a second time, and where that is whole nothing is lost.
+        for place in re.finditer(re.escape(value), data):
+            driver = damaged(driver, name, place.end() - 1)
     store = driver.open()
     begun(store)
     found = restore(store, now=NOW)

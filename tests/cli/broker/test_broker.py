@@ -5,10 +5,11 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.support.cli_runner import command_line, environment, oms
+from tests.support.cli_runner import command_line, environment, invoked, oms
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.servers.web_place import WebPlace
 
@@ -32,6 +33,24 @@ def test_what_one_sends_another_receives_once(at: tuple[str, str]) -> None:
 
     assert len(uowid) == 16 and got.stdout == "e4\n"
     assert oms("receive", "moves", *at, code=1).stdout == ""
+
+
+def test_the_address_may_stand_in_the_environment_and_a_spool_directory_on_the_line_goes_before_it(
+    place: WebPlace, tmp_path: Path
+) -> None:
+    spool = str(tmp_path / "spool")
+
+    def done(*arguments: str, code: int = 0) -> str:
+        found = invoked(*arguments, variables={"OMS_BROKER": place.url, "SPOOL_DIRECTORY": str(tmp_path / "other")})
+        assert found.exit_code == code, found.stderr
+        return found.stdout
+
+    assert len(done("send", "moves", "by variable").strip()) == 16, "it is a UOWID"
+    assert done("send", "moves", "into a directory", "--spool", spool) == "1\n"
+    assert done("receive", "moves", "--spool", spool) == "into a directory\n"
+    assert done("receive", "moves", "--peek", code=2) == ""
+    assert done("receive", "moves") == "by variable\n"
+    assert not (tmp_path / "other").exists()
 
 
 def test_all_that_goes_with_a_message_is_in_its_json(at: tuple[str, str]) -> None:

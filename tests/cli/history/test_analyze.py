@@ -118,7 +118,7 @@ def test_a_journal_with_a_file_that_was_cut_has_a_report_that_says_so(tmp_path: 
     with open_small(tmp_path / "spool") as db:
         fill(db, 2)
     [first, *_] = sorted((tmp_path / "spool").glob("*.data"))
-    first.write_bytes(first.read_bytes()[:1700])
+    first.write_bytes(first.read_bytes()[:5284])
 
     result = oms("analyze", str(tmp_path / "spool"), "--out", str(tmp_path / "out"))
 
@@ -132,14 +132,14 @@ def test_a_newer_format_is_refused_before_spark_starts(
     [path, *_] = sorted(spool.glob("*.data"))
     data = bytearray(path.read_bytes())
     for at in HEADER_COPIES:
-        data[at + 8] = 2
+        data[at + 8] = 3
         body = bytes(data[at : at + HEADER_SIZE - CHECKSUM.size])
         data[at + HEADER_SIZE - CHECKSUM.size : at + HEADER_SIZE] = CHECKSUM.pack(xxh3(body))
     path.write_bytes(data)
 
     result = oms("analyze", str(spool), "--out", str(tmp_path / "out"), code=4)
 
-    assert "format version 2, this program knows up to 1" in result.stderr
+    assert "format version 3, this program knows up to 2" in result.stderr
     assert result.stderr.endswith("use the version of oms that wrote it\n")
     assert not (tmp_path / "out").exists()
 

@@ -135,6 +135,29 @@ def test_what_a_consumer_says_it_has_is_discarded_and_the_rest_released(
     assert free(spool) == [1, 3, 4, 6, 8]
 
 
+def test_each_message_of_a_commit_is_found_by_the_identifier_of_the_commit(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    with MessageDatabase.open(spool, max_data_file_size=MODEST) as db:
+        with db.commit(producer_id="order 7") as commit:
+            commit.add("even", b"first", properties={"of": "three"})
+            commit.add("odd", b"second")
+            commit.add("even", b"third")
+        db.add("even", b"another", producer_id="order 8")
+    hold_all(spool)
+    file = listed(tmp_path / "has", "order 7")
+
+    assert {
+        one["producer_id"] for queue in ("even", "odd") for one in oms_lines("list", queue, "--held", spool=spool)
+    } == {
+        "order 7",
+        "order 8",
+    }
+    assert oms_json("release", "--except", file, "--by", "producer-id", "--yes", spool=spool) == said(
+        released=1, discarded=3
+    )
+    assert free(spool) == [4]
+
+
 def test_a_list_counts_for_one_queue_or_age_only_where_those_are_given(spool: Path, tmp_path: Path) -> None:
     file = listed(tmp_path / "has", *range(1, 9))
     assert oms_json("release", "--except", file, "--queue", "odd", "--older", "1d", "--yes", spool=spool) == said(

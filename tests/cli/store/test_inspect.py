@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from oms_journal import MessageDatabase
+from oms_journal.cli.output import size_text
+from oms_journal.journal.format.records import TermColumns
 from tests.support.cli_runner import oms, oms_json, oms_lines
 from tests.support.disks.small_files import churn, open_small
+from tests.support.journals.on_terms import add_on_terms
 
 FIELDS = {
     "sequence",
@@ -84,6 +87,40 @@ def test_explain_says_why_each_file_is_there(spool: Path) -> None:
     assert "`oms cleanup --compact` would free" in text
 
 
+def test_explain_names_the_older_file_that_keeps_a_file_and_the_command_that_frees_it(spool: Path) -> None:
+    files = oms_json("explain", spool=spool)["files"]
+    text = oms("explain", spool=spool).stdout
+
+    assert text.count("file 1, an older one") == files[0]["pins_files"]
+    assert "nothing: can go" not in text
+    assert "`oms cleanup` would free" not in text  # nothing before file 1 can go
+    freed = int(sum(file["freed_by_compact"] for file in files))
+    assert f"`oms cleanup --compact` would free {size_text(freed)}." in text
+
+
+def test_explain_says_what_a_plain_cleanup_frees(spool: Path) -> None:
+    with MessageDatabase.open(spool, compact_share=0.0) as db:
+        db.deliver(1)
+    text = oms("explain", spool=spool).stdout
+    (first, *_) = oms_json("explain", spool=spool)["files"]
+
+    assert not first["needed"]
+    assert "nothing: can go" in text and "an older one" not in text.partition("key other")[0]
+    assert "`oms cleanup` would free" in text
+
+
+def test_explain_says_when_only_a_delivery_frees_later_files(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    with MessageDatabase.open(spool, max_data_file_size="16K", compact_share=0.0) as db:
+        db.add_many("slow", [b"x" * 1000] * 14)
+        db.deliver_many(db.add_many("fast", [b"x" * 1000] * 4))
+    text = oms("explain", spool=spool).stdout
+
+    assert "file 1, an older one" in text
+    assert "oms cleanup" not in text
+    assert "No clean-up frees them before what file 1 holds is delivered, deleted or dropped." in text
+
+
 def test_explain_has_an_answer_for_a_database_without_data_files(tmp_path: Path) -> None:
     (tmp_path / "omsmsg.lock").touch()
 
@@ -119,6 +156,23 @@ def test_dump_has_every_operation_in_order(spool: Path) -> None:
     places = [(line["sequence"], line["offset"]) for line in found]
     assert places == sorted(places)
     assert all(line["vouched"] for line in found)
+
+
+def test_dump_shows_the_terms_of_messages(tmp_path: Path) -> None:
+    with MessageDatabase.open(tmp_path) as db:
+        terms = TermColumns(due=[1_700_000_000_000_000], expiry=[-(1 << 63)], attempts=[0], groups=["größe".encode()])
+        add_on_terms(db, "q", [b"later"], terms)
+        db.add("q", b"without")
+
+    later, without = oms_lines("dump", spool=tmp_path)
+    line = oms("dump", spool=tmp_path).stdout.splitlines()[0]
+    redacted, _ = oms_lines("dump", "--redact", spool=tmp_path)
+
+    told = {"due": "2023-11-14T22:13:20.000000Z", "expiry": f"{-(1 << 63)} µs", "attempts": 0, "group": "größe"}
+    assert {name: later[name] for name in told} == told
+    assert all(f"{name} {value}" in line for name, value in told.items())
+    assert redacted["group"] == "***" and redacted["due"] == told["due"]
+    assert not told.keys() & without.keys()
 
 
 def test_dump_shows_payloads_when_asked(spool: Path) -> None:
@@ -178,14 +232,18 @@ def test_dump_of_a_broken_file_goes_on_behind_the_damage(spool: Path) -> None:
     result = oms("dump", "--json", spool=spool, code=1)
 
     found = [json.loads(line) for line in result.stdout.splitlines()]
-    assert found == [line for line in before if (line["sequence"], line["offset"]) != (3, second)]
+    lost = [line for line in found if line["damaged"]]
+    assert [line for line in found if line not in lost] == [
+        line for line in before if (line["sequence"], line["offset"]) != (3, second)
+    ]
+    assert {(line["sequence"], line["offset"]) for line in lost} == {(3, second)}, "the footer still knows them"
     told = json.loads(result.stderr)
     assert (told["file"], told["start"], told["repaired"]) == (path.name, second, False)
     assert path.name in oms("dump", spool=spool, code=1).stderr
 
 
 def test_dump_marks_a_payload_that_is_damaged(spool: Path) -> None:
-    damage(a_sealed_file(spool), 2000)
+    damage(a_sealed_file(spool), 5584)
 
     found = oms_lines("dump", spool=spool, code=1)
 
@@ -193,13 +251,32 @@ def test_dump_marks_a_payload_that_is_damaged(spool: Path) -> None:
     assert "DAMAGED" in oms("dump", spool=spool, code=1).stdout
 
 
+@pytest.mark.parametrize(
+    ("time", "text"),
+    [
+        (-1, "1969-12-31T23:59:59.999999Z"),
+        (0, "1970-01-01T00:00:00.000000Z"),
+        (253_402_300_799_999_999, "9999-12-31T23:59:59.999999Z"),
+        (253_402_300_800_000_000, "253402300800000000 µs"),
+    ],
+)
+def test_dump_tells_times_that_a_calendar_has_and_others(tmp_path: Path, time: int, text: str) -> None:
+    with MessageDatabase.open(tmp_path, clock=lambda: time) as db:
+        db.add("q", b"x")
+
+    (line,) = oms_lines("dump", spool=tmp_path)
+    assert (line["time"], line["first_time"]) == (text, text)
+    assert oms("dump", spool=tmp_path).stdout == f"{1:4} {line['offset']:9}  {text[:19]}Z  ADD      q #1  1 B\n"
+
+
 def test_dump_marks_what_nothing_vouches_for(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path / "spool") as db:
         db.add("q", b"x")
+        db.add("q", b"y")
         found = oms_lines("dump", spool=tmp_path / "spool")
         text = oms("dump", spool=tmp_path / "spool").stdout
 
-    assert [line["vouched"] for line in found] == [False]
+    assert [line["vouched"] for line in found] == [True, False], "the lock file knows of the first"
     assert "NOT VOUCHED FOR" in text
     assert all(line["vouched"] for line in oms_lines("dump", spool=tmp_path / "spool"))
 

@@ -26,7 +26,7 @@ def damaged(spool: Path) -> Path:
     """The same, with a bad byte in the middle of its third file."""
     path = sorted(spool.glob("*.data"))[2]
     data = bytearray(path.read_bytes())
-    data[2000] ^= 1
+    data[5584] ^= 1
     path.write_bytes(data)
     return spool
 
@@ -88,6 +88,31 @@ def test_any_opening_tells_the_operator_of_a_loss(damaged: Path) -> None:
     assert "recovery: LOST" in result.stderr
     assert "omsmsg-0000000003-v0001.archive" in result.stderr
     assert result.stdout.strip().isdigit()
+
+
+def test_a_rotted_delivery_in_a_sealed_file_stays_one_in_the_list_and_after_the_repair(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    with MessageDatabase.open(spool) as db:
+        numbers = db.add_many("orders", [b"x" * 50] * 20)
+        db.deliver_many(numbers)
+    (delivery, *_) = [one for one in oms_lines("dump", spool=spool) if one["operation"] == "DELIVER"]
+    (path,) = spool.glob("*.data")
+    data = bytearray(path.read_bytes())
+    data[delivery["offset"] + 60] ^= 1
+    path.write_bytes(data)
+
+    assert oms_json("verify", spool=spool, code=1)["intact"] is False
+    listed = oms_lines("list", "orders", spool=spool)
+    counted = oms_json("list", spool=spool)
+    found = oms_json("recover", spool=spool, code=1)
+
+    assert listed == [] and counted == {"queues": {}}
+    assert len(found["lost"]) == 1 and found["lost"][0]["remembered"] and found["lost"][0]["numbers"] == []
+    assert (found["undelivered"], found["suspects"]) == (0, [])
+    assert oms_lines("list", "orders", spool=spool) == []
+    dumped = oms_lines("dump", spool=spool, code=1)  # which tells of the gap
+    assert [one["message"] for one in dumped if one.get("operation") == "DELIVER"] == [*numbers]
+    assert oms_json("verify", spool=spool)["intact"] is True
 
 
 def test_a_torn_tail_is_no_loss(tmp_path: Path) -> None:

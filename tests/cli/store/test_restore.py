@@ -154,7 +154,7 @@ def test_what_cannot_be_restored_is_refused_with_one_line(
 def test_damage_of_the_backup_is_reported_with_exit_code_1(backup: Path) -> None:
     first = min(backup.glob("*.data"))
     data = bytearray(first.read_bytes())
-    data[2000] ^= 1
+    data[5584] ^= 1
     first.write_bytes(data)
     result = oms("restore", str(backup), spool=backup.parent / "new", code=1)
     assert f"{first.name} is not as it was when it was backed up." in result.stdout

@@ -50,6 +50,9 @@ class ReadInParts(CallsOf):
                 break
         return data
 
+    def read_now(self, size: int, offset: int) -> bytes:
+        return self.read(size, offset)
+
     def read_into(self, buffer: memoryview, offset: int) -> int:
         data = self.read(len(buffer), offset)
         buffer[: len(data)] = data

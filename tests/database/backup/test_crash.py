@@ -37,7 +37,7 @@ class Scene:
 
     def runs(self, share: Share) -> Iterator[SimulatedDisk]:
         """Yield the disk after a backup was ended before each of its changes in turn."""
-        for kill_at in share.every(5, range(1, 10_000)):
+        for kill_at in share.every(3, range(3, 10_000)):  # the first two make its directory and its lock file
             disk = self.disk.restart()
             disk.kill_at = disk.steps + kill_at
             try:

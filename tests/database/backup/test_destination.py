@@ -197,6 +197,7 @@ def test_before_the_first_backup_the_oldest_commit_of_all_is_missing() -> None:
 
 def test_what_nothing_vouches_for_yet_is_missing_also_for_a_new_follower() -> None:
     behind = Behind()
+    behind.database.add("q", b"the first group of the file, which the lock file vouches for")
     behind.database.add("q", b"x")
     behind.now += 7 * SECOND
     assert [round(one.lag_seconds) for one in behind.poll(2)] == [7, 7]

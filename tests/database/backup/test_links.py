@@ -133,7 +133,7 @@ def _cut(data: bytearray, chance: random.Random) -> None:
 
 
 def _zero(data: bytearray, chance: random.Random) -> None:
-    start = chance.choice((0, 768, chance.randrange(len(data))))
+    start = chance.choice((0, 4352, chance.randrange(len(data))))
     data[start:] = bytes(len(data) - start)
 
 

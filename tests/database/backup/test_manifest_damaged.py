@@ -94,7 +94,7 @@ COMMANDS = [
     (["show", "1"], 4),
     (["stats"], 4),
     (["explain"], 4),
-    (["dump"], 0),
+    (["dump"], 4),
     (["receive", "q"], 4),
     (["cleanup"], 4),
     (["backup", "{target}"], 4),

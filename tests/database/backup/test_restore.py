@@ -382,7 +382,7 @@ def _check_part(disk: SimulatedDisk, whole: dict[int, Message], report: RestoreR
 def test_what_the_backups_device_cannot_read_stops_it_or_is_given_up_on_request() -> None:
     was = made()
     name = next(name for name in was.disk.contents(BACKUP) if name.endswith(".data"))
-    was.disk.make_unreadable(BACKUP / name, 1000, 1001)
+    was.disk.make_unreadable(BACKUP / name, 5000, 5001)
     with pytest.raises(DiskError):
         restored(was.disk)
     report = restored(was.disk, unreadable_as_damaged=True)

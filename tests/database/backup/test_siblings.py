@@ -93,7 +93,7 @@ def test_a_copy_of_a_running_database_is_refused_however_far_it_has_gone_on(
         db.add("q", b"both")
         db._vouch()
         copy = copied(spool, tmp_path / "copy")
-        own = {db.add("q", b"only the backup has it") for _ in range(had)}
+        own: set[int] = {db.add("q", b"only the backup has it") for _ in range(had)}
         back_up(spool, target, QUICK)
     put_back(copy, spool)
     added(spool, went_on, b"of the copy")
@@ -164,7 +164,7 @@ def _loses_its_lock_file(spool: Path) -> None:
             _grows,
             _cleans_up,
             _damaged(100),
-            _damaged(768 + 60),
+            _damaged(4352 + 60),
             _damaged(-1),
             _damaged(300),
             _loses_its_lock_file,

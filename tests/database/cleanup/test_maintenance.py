@@ -37,6 +37,7 @@ class Diary:
     roomless: bool = False
     vouching: bool = False
     failures: dict[str, Exception] = field(default_factory=dict)
+    expired: bool = False
     ends: list[TakenOver | DirectoryGone] = field(default_factory=list)
 
     def chore(self, name: str) -> Callable[[], None]:
@@ -58,6 +59,8 @@ class Diary:
             clean_up=self.chore("clean up"),
             make_room=self.chore("make room"),
             needs_room=lambda: self.roomless,
+            delete_expired=self.chore("delete expired"),
+            has_expired=lambda: self.expired,
             cleanup_seconds=cleanup_seconds,
             renew_seconds=0.03,
         )
@@ -199,7 +202,7 @@ def test_an_owner_that_was_taken_over_shows_nothing_any_more_and_says_so(diary: 
 
 def test_a_database_left_alone_vouches_for_its_last_commit_and_shows_that_it_is_alive(tmp_path: Path) -> None:
     def alive() -> str:
-        return (tmp_path / "omsmsg.lock").read_bytes().decode().splitlines()[2]
+        return (tmp_path / "omsmsg.lock").read_bytes()[:512].decode().splitlines()[2]
 
     with MessageDatabase.open(tmp_path, renew_interval=0.03) as db:
         number = db.add("q", b"x")

@@ -15,8 +15,9 @@ from oms_journal.database.compaction import (
     plan_compaction,
     plan_unpinning,
 )
+from oms_journal.journal.format.headers import FRAMES_AT
 
-FILE_BYTES = 10_000
+FILE_BYTES = FRAMES_AT + 10_000
 
 
 def _fact(sequence: int, kind: str) -> FileFacts:
@@ -62,7 +63,7 @@ def test_compaction_takes_the_longest_run_in_which_little_is_needed(share: float
         possible = [
             count
             for count in range(1, len(sealed) + 1)
-            if sum(fact.kept_bytes for fact in sealed[:count]) <= share * FILE_BYTES * count
+            if sum(fact.kept_bytes for fact in sealed[:count]) <= share * 10_000 * count
         ]
         expected = max([leading_dead(facts), *possible])
         assert plan_compaction(facts, share=share, data_file_bytes=FILE_BYTES) == expected, kinds
@@ -108,7 +109,7 @@ def test_unpinning_takes_the_run_that_frees_most_for_what_it_moves(share: float)
         dead = leading_dead(facts)
 
         def gain(of: int, facts: Sequence[FileFacts] = facts, share: float = share) -> float:
-            return sum(fact.bytes - fact.kept_bytes / share for fact in facts[:of])
+            return sum(fact.frame_bytes - fact.kept_bytes / share for fact in facts[:of])
 
         assert dead <= count <= len(sealed), kinds
         if share:

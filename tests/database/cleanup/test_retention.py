@@ -254,7 +254,7 @@ def test_where_the_retention_directory_is_full_the_files_stay_and_that_is_told_b
         assert len(report.moved) == 1
         assert report.stays.startswith(f"cannot move data files into {tmp_path / 'kept'}")
         assert report.stays.endswith("No space left on device")
-        assert report.freed_bytes < 5000, "of the one that has gone"
+        assert report.freed_bytes < 8584, "of the one that has gone"
         again = db.cleanup(compact=True)
         assert (again.moved, again.stays) == ((), report.stays)
         assert caplog.text.count(str(tmp_path / "kept")) == 1, "the same is logged once"

@@ -17,7 +17,8 @@ from oms_journal import (
     NotUndelivered,
     OutsideBlock,
 )
-from tests.support.journals import foreign_reader
+from tests.support.journals.descriptions import hashed
+from tests.support.journals.java_reader import java_reader, needs_java
 
 
 @pytest.fixture
@@ -399,8 +400,11 @@ def test_a_resend_answers_with_the_first_number_also_when_that_message_is_delive
         block.deliver(number)
 
 
-def test_what_was_written_is_read_by_a_foreign_reader(tmp_path: Path) -> None:
+@needs_java
+def test_what_was_written_is_read_by_the_reader_in_java(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path) as db:
         db.add_many("q", (bytes([n]) for n in range(9)), properties=({"k": str(n)} for n in range(9)))
-    undelivered, _ = foreign_reader.state(foreign_reader.directory(tmp_path))
-    assert [undelivered[number]["payload"] for number in sorted(undelivered)] == [bytes([n]) for n in range(9)]
+    read = java_reader().read(tmp_path)
+    assert len(read["undelivered"]) == 9
+    assert [one["payload"] for one in read["operations"]] == [hashed(bytes([n])) for n in range(9)]
+    assert [one["properties"] for one in read["operations"]] == [{"k": str(n)} for n in range(9)]

@@ -9,9 +9,12 @@ import pytest
 from oms_journal import DuplicateConflict, MessageDatabase, NotUndelivered
 from oms_journal.database.options import Options
 from oms_journal.index.duplicates import SET_MICROSECONDS
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.reading.dump import DumpedOperation
+from oms_journal.recovery.dump import dump
 from tests.support.disks.watched_disk import HandClock
 
-SMALL = 4096
+SMALL = 7680
 
 
 def _fill(db: MessageDatabase, files: int = 4) -> None:
@@ -44,6 +47,24 @@ def test_a_resend_is_answered_with_the_first_number_and_adds_nothing(tmp_path: P
         assert db.undelivered_count("q") == 1
 
 
+def test_each_message_of_a_commit_has_its_identifier_wherever_it_is_read(tmp_path: Path) -> None:
+    with MessageDatabase.open(tmp_path, max_data_file_size=SMALL, cleanup_interval=0) as db:
+        with db.commit(producer_id="whole") as commit:
+            commit.add("q", b"1", properties={"a": "1"})
+            commit.add("r", b"2")
+            commit.add("q", b"3")
+        _fill(db)
+        for moves in (False, True):
+            if moves:
+                assert db.cleanup(compact=True).moved_messages == 3
+            assert {db.read(number).producer_id for number in commit.numbers} == {"whole"}
+            told = [one for one in dump(RealDisk(), [tmp_path]) if isinstance(one, DumpedOperation)]
+            mine = [one.producer for one in told if one.operation == "ADD" and one.message in commit.numbers]
+            assert mine == ["whole"] * len(mine) != []
+    with MessageDatabase.open(tmp_path, max_data_file_size=SMALL) as db:
+        assert {message.producer_id for message in map(db.read, commit.numbers)} == {"whole"}
+
+
 @pytest.mark.parametrize("end", [_close, _crash])
 @pytest.mark.parametrize("cleans_up", [False, True])
 def test_what_was_sent_is_known_after_a_restart(
@@ -55,6 +76,7 @@ def test_what_was_sent_is_known_after_a_restart(
     many = db.add_many("q", [b"a", b"b"], producer_id="many")
     with db.commit(producer_id="whole") as commit:
         commit.add("q", b"x")
+        commit.add("r", b"y")
         commit.deliver(number)
         commit.put("k", b"v")
     with db.commit() as several:
@@ -72,6 +94,7 @@ def test_what_was_sent_is_known_after_a_restart(
         assert db.add_many("q", [b"a", b"b"], producer_id="many") == many
         with db.commit(producer_id="whole") as again:
             again.add("q", b"x")
+            again.add("r", b"y")
             again.deliver(number)
             again.put("k", b"v")
         assert again.numbers == commit.numbers

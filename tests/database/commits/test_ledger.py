@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal.database.added import number_range
 from oms_journal.database.block import CommitBlock
 from oms_journal.database.ledger import FEW, IndexChanges, StaleDraft
 from oms_journal.journal.errors import DiskFull, DuplicateConflict, NotUndelivered
@@ -20,7 +21,7 @@ from tests.support.sweeps import for_each
 
 def _with_messages(count: int) -> PaperJournal:
     journal = PaperJournal()
-    journal.commit([journal.drafting.encode.one_add("q", b"x") for _ in range(count)])
+    journal.commit([journal.drafting.add("q", b"x") for _ in range(count)])
     return journal
 
 
@@ -166,7 +167,7 @@ def test_an_old_version_of_a_key_is_not_written_again_behind_a_newer_one(
     assert _written(journal, [newer, move]) == [True, False]
     assert isinstance(move.failure, StaleDraft)
     assert journal.rebuilt().keyed.find(b"k") == journal.ledger.index.keyed.find(b"k")
-    assert journal.ledger.index.keyed.find(b"k") == ((2, newer.offset) if change is _put else None)
+    assert journal.ledger.index.keyed.find(b"k") == ((2, _last_offset(journal)) if change is _put else None)
 
 
 def test_a_key_whose_newer_version_was_refused_can_be_moved() -> None:
@@ -188,7 +189,12 @@ def test_a_newer_version_may_follow_a_moved_one_in_the_same_group() -> None:
     move, newer = _moving_key(journal, "k"), _put(journal, "k")
 
     assert _written(journal, [move, newer]) == [True, True]
-    assert journal.rebuilt().keyed.find(b"k") == (2, newer.offset)
+    assert journal.rebuilt().keyed.find(b"k") == (2, _last_offset(journal))
+
+
+def _last_offset(journal: PaperJournal) -> int:
+    """Return where the last commit begins that did anything."""
+    return int(journal.contents()[journal.place.sequence].columns["offset"][-1])
 
 
 # Producer identifiers.
@@ -199,8 +205,7 @@ def test_a_resend_while_the_first_is_on_its_way_shares_its_number() -> None:
     first, resend, other = _added(journal), _added(journal), _added(journal, producer="2")
 
     assert _written(journal, [first, resend, other]) == [True, False, True]
-    assert resend.answer == first.answer == range(2, 3)
-    assert other.answer == range(3, 4)
+    assert (resend.first, resend.answer, first.answer, other.answer) == (2, range(2, 3), 2, 3)
 
 
 def test_a_resend_of_what_is_refused_is_refused_with_it() -> None:
@@ -251,7 +256,7 @@ def test_a_commit_of_several_identified_messages_is_answered_as_a_whole(together
     for drafts in [[first, resend]] if together else [[first], [resend]]:
         journal.commit(drafts)
 
-    assert first.answer == resend.answer == range(6, 9)
+    assert number_range(first) == number_range(resend) == range(6, 9)
     assert _undelivered(journal) == list(range(1, 9))
 
 
@@ -306,7 +311,7 @@ def test_an_identifier_for_a_whole_commit_covers_all_it_does() -> None:
     assert _written(journal, [first, shared]) == [True, False]
     later = commit()
     assert _written(journal, [later]) == [False]
-    assert first.answer == shared.answer == later.answer == range(3, 5)
+    assert number_range(first) == number_range(shared) == number_range(later) == range(3, 5)
 
 
 def test_an_identifier_given_twice_in_one_commit_is_a_conflict() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from oms_journal import AsyncMessageDatabase, MessageDatabase
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.reading.dump import DumpedOperation, dump
+from oms_journal.journal.reading.dump import DumpedOperation
+from oms_journal.recovery.dump import dump
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from oms_journal.journal.errors import MessageDamaged
 from tests.support.crashes.crash_model import SPOOL, Unattended, open_unattended
 from tests.support.disks.faulty_disk import SimulatedDisk
 
-HEADER = range(768)  # of a file: both copies of it, and what is between them
-FRAMES = range(768, 4096)
+HEADER = range(4352)  # of a file: both copies of it, and what is between them
+FRAMES = range(4352, 7680)
 
 
 def hurt(places: range, *, is_sealed: bool) -> Unattended:
     """Return a database at work whose first file, which it has not read yet, is overwritten in these places."""
     disk = SimulatedDisk()
-    database = open_unattended(disk, max_data_file_size=4096)
+    database = open_unattended(disk, max_data_file_size=7680)
     with database.commit() as commit:
         commit.add("q", b"message")
         commit.put("k", b"value")

@@ -117,7 +117,7 @@ def test_a_database_whose_index_file_cannot_be_written_goes_on(
                 raise OSError(28, "No space left on device")
             super().rename(old, new)
 
-    with MessageDatabase.open(tmp_path, disk=NoIndex(), max_data_file_size=4096, cleanup_interval=0) as db:
+    with MessageDatabase.open(tmp_path, disk=NoIndex(), max_data_file_size=7680, cleanup_interval=0) as db:
         churn(db, 3)
         assert db.cleanup().deleted
         number = db.add("q", b"x")

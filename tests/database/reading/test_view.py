@@ -1,6 +1,7 @@
 """Reading a database without its lock, also while another process writes: only what is vouched for, and all of it."""
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 
 from oms_journal import DatabaseView, DiskError, MessageDamaged, MessageDatabase, NoSuchMessage
 from oms_journal.database.lookup import look_up
+from oms_journal.journal.format.headers import HEADERS_SIZE
 from oms_journal.journal.names import INDEX, DataFileName
-from tests.support.disks.small_files import open_small
+from tests.support.disks.small_files import fill, open_small
 from tests.support.journals import golden_files
 
 
@@ -331,3 +333,42 @@ def test_the_first_group_of_a_file_that_the_one_before_it_names_is_shown_whole_f
         assert [message.payload for message in view.undelivered()] == [b"one", b"two"]
         assert view.stats().bytes % 8 == 0
     writing.close(seal=False)
+
+
+# A file without a header, whose identity its neighbours tell.
+
+
+@pytest.mark.parametrize("index", ["fresh", "missing"])
+def test_messages_are_read_from_a_file_whose_header_is_gone_and_whose_identity_is_known(
+    index: str, tmp_path: Path
+) -> None:
+    with open_small(tmp_path) as db:
+        db.put("k", b"value")
+        fill(db, 2)
+        expected = list(db.undelivered())
+    path = tmp_path / str(DataFileName(1))
+    path.write_bytes(bytes(HEADERS_SIZE) + path.read_bytes()[HEADERS_SIZE:-1] + b"?")  # its footer's copy too
+    if index == "missing":
+        (tmp_path / INDEX).unlink()
+
+    with DatabaseView.open(tmp_path) as view:
+        assert view.undelivered_count() == len(expected)
+        assert list(view.undelivered()) == expected
+        assert view.get("k") == b"value"
+        assert [view.read(message.number) for message in expected] == expected
+    assert [look_up(tmp_path, message.number) for message in expected] == expected
+
+
+def test_a_message_is_looked_up_in_an_unsealed_file_whose_header_is_gone(tmp_path: Path) -> None:
+    with open_small(tmp_path / "spool") as db:
+        fill(db, 1)
+        last = max(db.numbers())
+        db._vouch()
+        (tmp_path / "killed").mkdir()
+        for name in (INDEX, str(DataFileName(1)), str(DataFileName(2))):
+            shutil.copy(tmp_path / "spool" / name, tmp_path / "killed")
+    path = tmp_path / "killed" / str(DataFileName(2))  # which the footer before it names
+    path.write_bytes(bytes(HEADERS_SIZE) + path.read_bytes()[HEADERS_SIZE:])
+
+    assert look_up(tmp_path / "killed", last).number == last
+    assert _seen(tmp_path / "killed")[-1] == last

@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import arrays
 
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format import footer
-from oms_journal.journal.format.contents import COLUMNS, Contents, ContentsBuilder, Ranges, empty_columns
+from oms_journal.journal.format.contents import COLUMNS, DAMAGED, Contents, ContentsBuilder, Ranges, empty_columns
 from oms_journal.journal.format.footer import (
     ENTRY,
     SUMMARY,
@@ -30,8 +30,26 @@ from oms_journal.journal.format.footer import (
     encode_footer,
     trailer_size,
 )
-from oms_journal.journal.format.headers import ALIGNMENT_MIN, CHECKSUM, HEADER_SIZE, FileHeader, encode_headers, xxh3
-from oms_journal.journal.format.records import MOVED, Added, encode_properties
+from oms_journal.journal.format.headers import (
+    ALIGNMENT_MIN,
+    CHECKSUM,
+    FRAMES_AT,
+    HEADER_SIZE,
+    FileHeader,
+    encode_headers,
+    xxh3,
+)
+from oms_journal.journal.format.records import (
+    ATTEMPTS,
+    DUE,
+    EXPIRY,
+    GROUP,
+    MOVED,
+    TERMS,
+    Added,
+    TermColumns,
+    encode_properties,
+)
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.writing.draft import CommitBuilder
@@ -40,7 +58,7 @@ from oms_journal.journal.writing.log import Journal, JournalSettings, Opening
 HEADER = FileHeader(
     database=b"d" * 16, identity=0x1234, sequence=1, owner=1, next_message=1, next_commit=1, low_water=1, created=1
 )
-END = 4096
+END = 8192
 DIRECTORY = SUMMARY.size + HEADER_SIZE
 
 
@@ -70,10 +88,16 @@ def contents(draw: st.DrawFn) -> Contents:
     names, producers = draw(st.lists(texts, min_size=1, max_size=4)), draw(st.lists(texts, max_size=4))
     for name, bound in (("name", len(names)), ("producer", len(producers) + 1), ("offset", END)):
         columns[name] = (columns[name] % bound).astype(columns[name].dtype)
+    groups = draw(st.lists(texts, max_size=4))
+    columns["group"] = (columns["group"] % (len(groups) + 1)).astype("<u4")
+    columns["flags"] = columns["flags"] % (2 * DAMAGED)
+    for name, flag in (("due", DUE), ("expiry", EXPIRY), ("attempts", ATTEMPTS), ("group", GROUP)):
+        columns[name] = np.where(columns["flags"] & flag, columns[name], 0).astype(f"<{COLUMNS[name]}")
     return Contents(
         columns=columns,
         names=names,
         producers=producers,
+        groups=groups,
         sets=draw(st.binary(max_size=20)),
         value_heads=draw(st.binary(max_size=20)),
         frame_count=draw(st.integers(0, 2**63)),
@@ -89,12 +113,12 @@ def small() -> Contents:
     builder = ContentsBuilder()
     columns = builder.build(END).columns
     rows = {name: np.arange(3, dtype=f"<{kind}") for name, kind in COLUMNS.items()}
-    rows["kind"] = np.full(3, Operation.ADD, "<u1")
+    rows["kind"], rows["flags"] = np.full(3, Operation.ADD, "<u1"), np.full(3, TERMS, "<u2")
     rows["hash"] = np.array([5, 2**63, 7], "<u8")
     rows["time"] = np.array([-3, 70_000, 5], "<i8")
     assert columns.keys() == rows.keys()
     names = [b"queue", b"b", b"c"]
-    return Contents(columns=rows, names=names, producers=names, end=END, frame_count=3, last_commit=2)
+    return Contents(columns=rows, names=names, producers=names, groups=names, end=END, frame_count=3, last_commit=2)
 
 
 @given(contents(), st.integers(0, 2**64 - 1), st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)))
@@ -110,7 +134,18 @@ def test_contents_come_back_from_a_footer(given: Contents, checksum: int, succes
     for name, kind in COLUMNS.items():
         assert found.columns[name].dtype == np.dtype(f"<{kind}")
         assert found.columns[name].tolist() == given.columns[name].tolist(), name
-    same = ("names", "producers", "sets", "value_heads", "frame_count", "end", "last_commit", "chain", "has_gaps")
+    same = (
+        "names",
+        "producers",
+        "groups",
+        "sets",
+        "value_heads",
+        "frame_count",
+        "end",
+        "last_commit",
+        "chain",
+        "has_gaps",
+    )
     assert {name: getattr(found, name) for name in same} == {name: getattr(given, name) for name in same}
 
 
@@ -146,10 +181,10 @@ def test_a_footer_of_another_file_is_refused() -> None:
     assert isinstance(decode_summary(data, identity=HEADER.identity + 1), BadFooter)
 
 
-@pytest.mark.parametrize("size", [0, 31, 32, 519, 1 << 20, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("size", [0, 31, 32, 471, 1 << 20, 2**63, 2**64 - 1])
 def test_the_size_in_a_trailer_is_not_believed_beyond_the_file(size: int, tmp_path: Path) -> None:
     path = tmp_path / "omsmsg-0000000001.data"
-    body = encode_headers(HEADER) + bytes(END - HEADER.start())
+    body = encode_headers(HEADER) + bytes(END - FRAMES_AT)
     path.write_bytes(body + bytes(1000) + struct.pack("<QQQ8s", 0, 0, size, footer.TRAILER_MAGIC))
 
     with DataFile(RealDisk(), path) as file:
@@ -181,8 +216,8 @@ def flags(data: bytearray) -> None:
 NEWER = [
     pytest.param(flags, id="flags"),
     *(pytest.param(entry(3, 1, width), id=f"width {width}") for width in (3, 5, 16, 254, 255)),
-    *(pytest.param(entry(14, 1, width), id=f"width {width} of bytes") for width in (0, 1, 8, 254)),
-    *(pytest.param(entry(place, 0, 99), id=f"without column {place + 1}") for place in range(17)),
+    *(pytest.param(entry(18, 1, width), id=f"width {width} of bytes") for width in (0, 1, 8, 254)),
+    *(pytest.param(entry(place, 0, 99), id=f"without column {place + 1}") for place in range(22)),
     pytest.param(entry(12, 24, 16), id="size of a column that is not its rows'"),
     pytest.param(entry(13, 31, 255), id="size of a column beyond the footer"),
 ]
@@ -194,7 +229,7 @@ def test_a_whole_footer_that_says_what_its_version_does_not_know_is_a_bad_one(
 ) -> None:
     data = changed(change)
     path = tmp_path / "omsmsg-0000000001.data"
-    path.write_bytes(encode_headers(HEADER) + bytes(END - HEADER.start()) + data)
+    path.write_bytes(encode_headers(HEADER) + bytes(END - FRAMES_AT) + data)
 
     found = decode_summary(data, identity=HEADER.identity)
 
@@ -207,7 +242,7 @@ def test_a_whole_footer_that_says_what_its_version_does_not_know_is_a_bad_one(
 def test_a_column_with_an_id_of_a_later_program_is_left_alone() -> None:
     given = small()
     data = encode_footer(given, HEADER, 7, (2, 9))
-    directory_end = DIRECTORY + 17 * ENTRY.size
+    directory_end = DIRECTORY + 22 * ENTRY.size
     more = ENTRY.pack(77, 7, 1, 2, 3)
     fields = list(SUMMARY.unpack_from(data))
     fields[1] += len(more) + 8
@@ -276,9 +311,7 @@ def test_a_sealed_file_obeys_its_limit_whatever_is_in_it(seed: int, alignment: i
     for number in range(120):
         composer = CommitBuilder()
         _compose(composer, chance, number)
-        formed = writing.form([composer.draft()])
-        assert formed.group is not None
-        writing.write(formed.group)
+        writing.write(writing.form([composer.draft()]))
     writing.close(seal=True)
 
     sizes = [path.stat().st_size for path in tmp_path.glob("*.data")]
@@ -297,6 +330,14 @@ def _compose(composer: CommitBuilder, chance: random.Random, number: int) -> Non
         case 1:
             properties = [encode_properties({"k": "v"}) for _ in payloads]
             composer.add(Added(queue=queue, payloads=payloads, properties=properties, producer=f"p{number}".encode()))
+        case 2 if chance.random() < 0.5:
+            terms = TermColumns(
+                due=[chance.getrandbits(60) for _ in payloads],
+                expiry=[chance.getrandbits(60) for _ in payloads] if chance.random() < 0.5 else (),
+                attempts=[chance.getrandbits(32) for _ in payloads] if chance.random() < 0.5 else (),
+                groups=[b"group %d" % chance.getrandbits(20) for _ in payloads] if chance.random() < 0.5 else (),
+            )
+            composer.add(Added(queue=queue, payloads=payloads, terms=terms))
         case 2:
             numbers = [chance.randrange(2**40) for _ in payloads]
             composer.add(Added(queue=queue, payloads=payloads, flags=MOVED, numbers=numbers, first_times=numbers))
@@ -316,9 +357,7 @@ def test_the_ranges_tell_what_a_file_holds(tmp_path: Path) -> None:
     composer.add(Added(queue=b"q", payloads=[b"c"], flags=MOVED, numbers=[5], first_times=[-44]))
     composer.remove(Operation.DELIVER, b"q", np.array([7, 8, 900], np.uint64))
     composer.remove(Operation.DELETE, b"q", np.array([3], np.uint64))
-    formed = writing.form([composer.draft()])
-    assert formed.group is not None
-    writing.write(formed.group)
+    writing.write(writing.form([composer.draft()]))
     writing.close(seal=True)
 
     with DataFile(RealDisk(), next(tmp_path.glob("*.data"))) as file:
@@ -331,7 +370,7 @@ def test_the_ranges_tell_what_a_file_holds(tmp_path: Path) -> None:
         added=(5, 2**40 + 1),
         removed=(3, 900),
         commit=(1, 1),
-        offset=(768, 768),
+        offset=(FRAMES_AT, FRAMES_AT),
         first_time=(-44, time),
     )
 
@@ -354,9 +393,7 @@ def test_the_first_time_stands_only_where_a_message_was_moved(tmp_path: Path) ->
     for flags_, numbers in ((0, ()), (MOVED, (5,)), (0, ())):
         composer = CommitBuilder()
         composer.add(Added(queue=b"q", payloads=[b"a"], flags=flags_, numbers=numbers, first_times=[-9] * len(numbers)))
-        formed = writing.form([composer.draft()])
-        assert formed.group is not None
-        writing.write(formed.group)
+        writing.write(writing.form([composer.draft()]))
     writing.close(seal=True)
 
     with DataFile(RealDisk(), next(tmp_path.glob("*.data"))) as file:

@@ -14,12 +14,17 @@ from oms_journal.journal.format.frames import (
     FrameHeader,
     decode_frame,
     encode_frame_head,
+    seed_of,
 )
 from oms_journal.journal.format.headers import (
     CHECKSUM,
+    FRAMES_AT,
     HEADER_COPIES,
     HEADER_SIZE,
     HEADERS_SIZE,
+    MAGIC_OF_VERSION_1,
+    NUMBERS_END,
+    WRITTEN_BY_VERSION_1,
     BadHeader,
     Ending,
     FileHeader,
@@ -41,7 +46,8 @@ HEADER = FileHeader(
 IDENTITY = 0xFEDC_BA98_7654_3210  # high enough for identity + offset to pass 2^64
 RECORDS = b"records of this frame..."
 PAYLOAD = b"payload!"
-OFFSET = 1024
+OFFSET = 4608
+SEQUENCE = 9_876_543_210
 
 
 def frame(
@@ -49,12 +55,14 @@ def frame(
 ) -> bytes:
     """Return a frame whose records mean nothing."""
     length = FRAME_SIZE + len(records) + len(payload)
-    return encode_frame_head(records, identity + offset, length, 5, 7, 900, -6, 3, 0) + payload
+    return encode_frame_head(records, seed_of(SEQUENCE) + offset, length, 5, identity, 4400, -6, 3, 0) + payload
 
 
-def decode(data: bytes, offset: int = OFFSET, *, identity: int = IDENTITY) -> FrameHeader | BadFrame:
+def decode(
+    data: bytes, offset: int = OFFSET, *, identity: int | None = IDENTITY, sequence: int = SEQUENCE
+) -> FrameHeader | BadFrame:
     """Return what stands at the offset when these are the file's bytes from the offset on."""
-    return decode_frame(data, offset, identity=identity, base=offset)
+    return decode_frame(data, offset, sequence=sequence, identity=identity, base=offset)
 
 
 def flipped(data: bytes, bit: int) -> bytes:
@@ -71,7 +79,11 @@ def flipped(data: bytes, bit: int) -> bytes:
         previous=st.builds(Ending, sequence=U64, identity=U64, end=U64, commit=U64, chain=U64),
     )
 )  # fmt: skip
-def test_a_header_comes_back_as_it_was(header: FileHeader) -> None:
+def test_a_header_comes_back_as_it_was_unless_its_numbers_are_of_no_writer(header: FileHeader) -> None:
+    numbers = header.next_message, header.next_commit, header.previous.commit
+    if max(numbers) > NUMBERS_END or header.previous.sequence >= header.sequence:
+        assert isinstance(decode_header(encode_header(header)), BadHeader)
+        header = replace(header, next_message=NUMBERS_END, next_commit=1, sequence=9, previous=Ending(sequence=8))
     assert decode_header(encode_header(header)) == header
 
 
@@ -90,13 +102,15 @@ def test_a_header_that_is_cut_off_is_refused() -> None:
 
 @pytest.mark.parametrize("copy", HEADER_COPIES)
 @pytest.mark.parametrize("alignment", [8, 64, 512, 4096])
-def test_the_copies_of_a_header_lie_in_different_sectors(copy: int, alignment: int) -> None:
+def test_the_copies_of_a_header_lie_in_different_blocks_and_the_first_frame_at_one_place(
+    copy: int, alignment: int
+) -> None:
     header = replace(HEADER, alignment=alignment)
     data = encode_headers(header)
 
     assert decode_header(data[copy : copy + HEADER_SIZE]) == header
-    assert len({place // 512 for place in HEADER_COPIES}) == len(HEADER_COPIES)
-    assert len(data) == header.start() == align(HEADERS_SIZE, alignment)
+    assert len({place // 4096 for place in HEADER_COPIES}) == len(HEADER_COPIES)
+    assert len(data) == FRAMES_AT == HEADERS_SIZE
 
 
 def rewritten(field: slice, value: bytes) -> bytes:
@@ -111,7 +125,7 @@ VERSION_FIELD, SIZE_FIELD, ALIGNMENT_FIELD, FLAGS_FIELD = slice(8, 12), slice(12
 
 @for_each(
     ("field", "value"),
-    [(VERSION_FIELD, n) for n in (0, 2, 3, 255, 2**32 - 1)]
+    [(VERSION_FIELD, n) for n in (0, 1, 3, 255, 2**32 - 1)]
     + [(SIZE_FIELD, n) for n in (0, 255, 257, 512)]
     + [(ALIGNMENT_FIELD, n) for n in (0, 1, 4, 7, 9, 24, 8192, 2**31)]
     + [(FLAGS_FIELD, 1 << n) for n in range(32)],
@@ -121,6 +135,13 @@ def test_a_whole_header_that_says_what_we_do_not_know_is_told_from_a_rotted_one(
 
     assert isinstance(found, BadHeader)
     assert found.version is not None
+
+
+@for_each("bit", range(8 * 8, 8 * HEADER_SIZE))
+def test_a_header_of_version_1_is_known_by_its_magic_wherever_it_has_rotted(bit: int) -> None:
+    data = flipped(MAGIC_OF_VERSION_1 + encode_header(HEADER)[8:], bit)
+
+    assert decode_header(data) == BadHeader(WRITTEN_BY_VERSION_1, 1)
 
 
 def test_a_rotted_header_says_nothing_of_its_version() -> None:
@@ -133,20 +154,21 @@ def test_a_rotted_header_says_nothing_of_its_version() -> None:
     records=st.binary(max_size=64).map(lambda data: data.ljust(align(len(data), 8), b"\0")),
     payload=st.binary(max_size=64).map(lambda data: data.ljust(align(len(data), 8), b"\0")),
     offset=st.integers(0, 2**40).map(lambda n: 8 * n),
-    identity=U64,
+    sequence=st.integers(1, 9_999_999_999),
     numbers=st.tuples(U64, U64, U64, I64, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)),
 )
 def test_a_frame_comes_back_as_it_was(
-    records: bytes, payload: bytes, offset: int, identity: int, numbers: tuple[int, ...]
+    records: bytes, payload: bytes, offset: int, sequence: int, numbers: tuple[int, ...]
 ) -> None:
     length = FRAME_SIZE + len(records) + len(payload)
-    data = encode_frame_head(records, identity + offset, length, *numbers) + payload
+    data = encode_frame_head(records, seed_of(sequence) + offset, length, *numbers) + payload
 
-    found = decode(data, offset, identity=identity)
+    found = decode(data, offset, identity=numbers[1], sequence=sequence)
 
     assert isinstance(found, FrameHeader)
     assert (found.offset, found.length, found.meta, found.end) == (offset, length, len(records), offset + length)
-    assert (found.commit, found.owner, found.synced, found.time, found.operations, found.flags) == numbers
+    assert (found.commit, found.identity, found.synced, found.time, found.operations, found.flags) == numbers
+    assert decode(data, offset, identity=None, sequence=sequence) == found
     assert data[slice(found.records.start - offset, found.records.stop - offset)] == records
 
 
@@ -163,14 +185,26 @@ def test_a_frame_that_is_cut_off_anywhere_is_refused() -> None:
     assert all(isinstance(decode(data[:size]), BadFrame) for size in range(len(data)))
 
 
-@pytest.mark.parametrize("offset", [0, 8, 512, 768, OFFSET - 8, OFFSET + 8, OFFSET + 4096, 2**32 + OFFSET])
+@pytest.mark.parametrize("offset", [0, 8, 512, 4352, OFFSET - 8, OFFSET + 8, OFFSET + 4096, 2**32 + OFFSET])
 def test_a_frame_copied_to_another_offset_is_no_frame(offset: int) -> None:
     assert isinstance(decode(frame(), offset), BadFrame)
 
 
 @for_each("bit", range(64))
-def test_a_frame_copied_into_another_file_is_no_frame(bit: int) -> None:
+def test_a_frame_of_another_file_is_no_frame_though_that_had_the_same_name(bit: int) -> None:
     assert isinstance(decode(frame(), identity=IDENTITY ^ 1 << bit), BadFrame)
+
+
+@for_each("other", [*range(SEQUENCE - 50, SEQUENCE), *range(SEQUENCE + 1, SEQUENCE + 50), 1, 9_999_999_999])
+def test_a_frame_copied_into_another_file_is_no_frame_whosever_that_may_be(other: int) -> None:
+    """Blocks that a removed file has left at the same offset: nothing of the other file need be known."""
+    assert isinstance(decode(frame(), identity=None, sequence=other), BadFrame)
+
+
+def test_no_two_places_of_neighbouring_files_have_the_same_seed() -> None:
+    places = [(sequence, offset) for sequence in range(1, 400) for offset in range(4352, 4352 + 8 * 400, 8)]
+
+    assert len({(seed_of(sequence) + offset) % 2**64 for sequence, offset in places}) == len(places)
 
 
 def test_a_frame_inside_a_message_is_no_frame() -> None:
@@ -179,19 +213,19 @@ def test_a_frame_inside_a_message_is_no_frame() -> None:
     start = OFFSET + len(outer) - len(inner)
 
     assert isinstance(decode(outer), FrameHeader)
-    assert isinstance(decode_frame(outer, start, identity=IDENTITY, base=OFFSET), BadFrame)
+    assert isinstance(decode_frame(outer, start, sequence=SEQUENCE, identity=None, base=OFFSET), BadFrame)
 
 
 @given(length=st.integers(0, 2**32 - 1), meta=st.integers(0, 2**32 - 1))
 def test_no_length_is_believed_before_the_checksum_has_proved_it(length: int, meta: int) -> None:
-    data = struct.pack("<QIIQQQqII", 0, length, meta, 5, 7, 900, -6, 3, 0) + bytes(100)
+    data = struct.pack("<QIIQQQqII", 0, length, meta, 5, IDENTITY, 900, -6, 3, 0) + bytes(100)
 
     assert isinstance(decode(data), BadFrame)
 
 
 @pytest.mark.parametrize("length", [FRAME_SIZE - 8, FRAME_SIZE + 1, FRAME_BYTES_MAX + 8, 2**32 - 8])
 def test_a_length_that_cannot_be_is_refused_though_the_checksum_is_right(length: int) -> None:
-    data = encode_frame_head(b"", IDENTITY + OFFSET, length, 5, 7, 900, -6, 0, 0)
+    data = encode_frame_head(b"", seed_of(SEQUENCE) + OFFSET, length, 5, IDENTITY, 900, -6, 0, 0)
 
     assert isinstance(decode(data + bytes(64)), BadFrame)
 
@@ -201,8 +235,12 @@ def test_a_frame_may_not_end_behind_the_file() -> None:
     head = data[: -len(PAYLOAD)]
     end = OFFSET + len(data)
 
-    assert isinstance(decode_frame(head, OFFSET, identity=IDENTITY, base=OFFSET, limit=end), FrameHeader)
-    assert isinstance(decode_frame(head, OFFSET, identity=IDENTITY, base=OFFSET, limit=end - 1), BadFrame)
+    assert isinstance(
+        decode_frame(head, OFFSET, sequence=SEQUENCE, identity=IDENTITY, base=OFFSET, limit=end), FrameHeader
+    )
+    assert isinstance(
+        decode_frame(head, OFFSET, sequence=SEQUENCE, identity=IDENTITY, base=OFFSET, limit=end - 1), BadFrame
+    )
     assert isinstance(decode(head), BadFrame)
 
 

@@ -14,7 +14,7 @@ from oms_journal.database.bulk.locked import LockedView
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format import manifest
-from oms_journal.journal.format.headers import Ending, xxh3
+from oms_journal.journal.format.headers import FRAMES_AT, Ending, xxh3
 from oms_journal.journal.format.manifest import BackupFile, BadManifest, Manifest, decode, encode
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile, require_header
@@ -248,9 +248,9 @@ def _of_first_frames(directory: Path, count: int) -> Manifest:
     path = directory / str(DataFileName(1))
     with DataFile(RealDisk(), path) as file:
         header, data = require_header(file), file.bytes()
-    span = Span(path=path, identity=header.identity, start=header.start(), limit=len(data), alignment=header.alignment)
+    span = Span(sequence=header.sequence, identity=header.identity, limit=len(data))
     frames = walk(data, span).frames[:count]
-    end = frames[-1].end if frames else header.start()
+    end = frames[-1].end if frames else FRAMES_AT
     chain = xxh3(b"".join(frame.checksum.to_bytes(8, "little") for frame in frames))
     commit = frames[-1].commit if frames else header.next_commit - 1
     return Manifest(

@@ -13,6 +13,7 @@ from oms_journal.journal.errors import InvalidName, LimitExceeded
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import (
     GAP_KIND,
+    GROUP,
     MOVED,
     PRODUCER,
     PROPERTIES,
@@ -21,6 +22,8 @@ from oms_journal.journal.format.records import (
     Added,
     BadRecord,
     Numbers,
+    TermColumns,
+    Terms,
     decode_properties,
     decode_records,
     decode_set,
@@ -63,7 +66,7 @@ def one_add(given: Added) -> Draft:
 @given(queue=NAMES, payloads=PAYLOADS)
 def test_plain_messages_come_back(queue: bytes, payloads: list[bytes]) -> None:
     draft = one_add(Added(queue=queue, payloads=payloads))
-    struct.pack_into("<Q", draft.records, draft.fixups[0][0], 77)
+    struct.pack_into("<Q", draft.records, draft.shape.fixups[0][0], 77)
 
     (record,) = decode_records(added(draft))
 
@@ -86,7 +89,7 @@ def test_messages_with_everything_come_back(
 ) -> None:
     encoded = [encode_properties(properties)] * len(payloads)
     moved_numbers = [5 * n for n in range(len(payloads))] if is_moved else []
-    flags = (MOVED if is_moved else 0) | (WHOLE_COMMIT if is_whole and producer else 0)
+    flags = (MOVED if is_moved else 0) | (WHOLE_COMMIT if is_whole and producer and not is_moved else 0)
     given = Added(
         queue=queue,
         payloads=payloads,
@@ -103,10 +106,53 @@ def test_messages_with_everything_come_back(
     assert (record.name, record.producer) == (queue, producer)
     assert list(record.numbers) == moved_numbers
     assert list(record.first_times) == [-n for n in moved_numbers]
-    assert list(record.hashes) == [xxh3(payload) for payload in payloads]
     assert list(record.checksums) == [xxh3(encoded[0] + payload) for payload in payloads]
     assert list(record.property_sizes) == [len(encoded[0])] * len(payloads)
     assert list(record.sizes) == [len(encoded[0]) + len(payload) for payload in payloads]
+
+
+TIMES = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+@given(
+    st.lists(
+        st.tuples(TIMES, TIMES, st.integers(0, (1 << 32) - 1), st.just(b"") | TEXT.map(str.encode)),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sets(st.sampled_from(TermColumns._fields)),
+    st.sampled_from([0, MOVED]),
+    st.booleans(),
+)
+def test_the_terms_of_messages_come_back(
+    given: list[tuple[int, int, int, bytes]], wanted: set[str], moved: int, has_properties: bool
+) -> None:
+    payloads = [b"payload"] * len(given)
+    columns = {
+        name: [values[at] for values in given] if name in wanted else [] for at, name in enumerate(TermColumns._fields)
+    }
+    terms = TermColumns(**columns)  # type: ignore[arg-type]
+    numbers = [7 + n for n in range(len(given))] if moved else []
+    message = Added(
+        queue=b"queue",
+        payloads=payloads,
+        properties=[b""] * len(given) if has_properties else None,
+        producer=b"p",
+        flags=moved,
+        numbers=numbers,
+        first_times=numbers,
+        terms=terms,
+    )
+
+    (record,) = decode_records(added(one_add(message)))
+
+    assert record.flags == PRODUCER | moved | PROPERTIES * has_properties | terms.flags()
+    assert bool(record.flags & GROUP) == any(columns["groups"])
+    assert (record.name, record.producer, record.checksum(0)) == (b"queue", b"p", xxh3(b"payload"))
+    found = [record.terms.of(index) for index in range(len(given))]
+    for name, column in zip(Terms._fields, TermColumns._fields, strict=True):
+        expected = [value if value != b"" else None for value in columns[column]] or [None] * len(given)
+        assert [getattr(one, name) for one in found] == expected
 
 
 @given(key=NAMES, value=st.binary(max_size=300), is_moved=st.booleans())
@@ -236,16 +282,16 @@ def test_an_unknown_kind_is_refused(kind: int) -> None:
         list(decode_records(RECORD.pack(kind, 0, 1, 0, 1, 1) + b"q".ljust(64, b"\0")))
 
 
-ALLOWED: dict[int, int] = {Operation.ADD: PROPERTIES | PRODUCER | MOVED | WHOLE_COMMIT, Operation.PUT: MOVED}
+ALLOWED: dict[int, int] = {Operation.ADD: 255, Operation.PUT: MOVED}
 
 
 @for_each(("kind", "bit"), [*product(range(1, 7), range(8))])
 def test_a_flag_that_a_kind_does_not_have_is_refused(kind: int, bit: int) -> None:
     flag = 1 << bit
     extra = 1 if flag & PRODUCER else 0
-    data = RECORD.pack(kind, flag, 1, extra, 1, 1) + bytes(128)
+    data = RECORD.pack(kind, flag, 1, extra, 1, 0 if flag == MOVED else 1) + bytes(128)
 
-    if flag & ALLOWED.get(kind, 0) and flag != WHOLE_COMMIT:
+    if flag & ALLOWED.get(kind, 0) and (kind, flag) not in {(Operation.ADD, WHOLE_COMMIT), (Operation.ADD, GROUP)}:
         assert next(decode_records(data)).flags == flag
     else:
         with pytest.raises(BadRecord):
@@ -261,6 +307,8 @@ def test_a_flag_that_a_kind_does_not_have_is_refused(kind: int, bit: int) -> Non
         ((1, 0, 1, 1, 1, 1), "a producer identifier, though none is said to be there"),
         ((2, 0, 1, 1, 1, 1), "a producer identifier of a removal"),
         ((1, WHOLE_COMMIT, 1, 0, 1, 1), "a whole commit without a producer identifier"),
+        ((1, PRODUCER | MOVED | WHOLE_COMMIT, 1, 1, 1, 0), "a moved message of a whole commit"),
+        ((1, GROUP, 1, 0, 1, 1), "a group without a name"),
         ((1, 0, 1, 0, 0, 1), "an ADD of nothing"),
         ((2, 0, 1, 0, 0, 1), "a DELIVER of nothing"),
         ((3, 0, 1, 0, 0, 1), "a DELETE of nothing"),

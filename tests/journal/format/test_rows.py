@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oms_journal.journal.format.contents import BULK_FRAMES_MIN, COLUMNS, Tables, rows_of
 from oms_journal.journal.format.frames import FRAME_SIZE
-from oms_journal.journal.format.records import MOVED, Added, decode_records
+from oms_journal.journal.format.records import MOVED, Added, TermColumns, decode_records
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.writing.draft import CommitBuilder
 from oms_journal.journal.writing.groups import form
@@ -29,7 +29,14 @@ def records(draw: st.DrawFn) -> tuple[Any, ...]:
         payloads = draw(PAYLOADS)
         producer = draw(st.sampled_from([b"", b"", b"p-1", b"p-22"]))
         properties = [b""] * len(payloads) if draw(st.booleans()) else None
-        return kind, name, payloads, producer, properties, draw(st.booleans())
+        has = draw(st.sets(st.sampled_from(TermColumns._fields)))
+        due, expiry = (
+            [draw(st.sampled_from([0, 7, -1])) for _ in payloads] if name in has else [] for name in ("due", "expiry")
+        )
+        attempts = [draw(st.integers(0, 3)) for _ in payloads] if "attempts" in has else []
+        groups = [draw(st.sampled_from([b"", b"g", b"h"])) for _ in payloads] if "groups" in has else []
+        terms = draw(st.sampled_from([TermColumns(), TermColumns(due, expiry, attempts, groups)]))
+        return kind, name, payloads, producer, properties, draw(st.booleans()), terms
     if kind in (Operation.DELIVER, Operation.DELETE):
         return kind, name, draw(NUMBERS)
     return kind, name, draw(st.sampled_from([b"", b"value", b"v" * 200]))
@@ -39,7 +46,7 @@ def _compose(commit: list[tuple[Any, ...]]) -> CommitBuilder:
     composer = CommitBuilder()
     for kind, name, *rest in commit:
         if kind == Operation.ADD:
-            payloads, producer, properties, is_moved = rest
+            payloads, producer, properties, is_moved, terms = rest
             moved = list(range(7, 7 + len(payloads))) if is_moved else []
             composer.add(
                 Added(
@@ -50,6 +57,7 @@ def _compose(commit: list[tuple[Any, ...]]) -> CommitBuilder:
                     flags=MOVED if is_moved else 0,
                     numbers=moved,
                     first_times=moved,
+                    terms=terms,
                 )
             )
         elif kind in (Operation.DELIVER, Operation.DELETE):
@@ -63,9 +71,7 @@ def _compose(commit: list[tuple[Any, ...]]) -> CommitBuilder:
 
 def heads_of(commits: list[list[tuple[Any, ...]]]) -> tuple[list[bytes], "array[int]"]:
     """Return the heads and offsets of the frames, one a commit."""
-    place = WritePosition(
-        identity=5, sequence=1, owner=3, alignment=8, offset=768, synced=0, next_message=10, next_commit=20
-    )
+    place = WritePosition(identity=5, sequence=1, alignment=8, offset=4352, synced=0, next_message=10, next_commit=20)
     heads: list[bytes] = []
     offsets = array("Q")
     for number, commit in enumerate(commits):
@@ -86,7 +92,6 @@ def one_by_one(heads: list[bytes], offsets: "array[int]") -> list[dict[str, Any]
             for index in range(record.count if is_add else 1):
                 property_bytes = record.property_sizes[index] if record.property_sizes else 0
                 size = record.sizes[index] - property_bytes if is_add else len(record.set_bytes)
-                hashes = record.hashes or record.checksums
                 rows.append(
                     {
                         "kind": record.kind,
@@ -101,7 +106,15 @@ def one_by_one(heads: list[bytes], offsets: "array[int]") -> list[dict[str, Any]
                         "commit": commit,
                         "time": time,
                         "first_time": record.first_times[index] if record.first_times else 0,
-                        "hash": hashes[index] if is_add else record.number if record.kind == Operation.PUT else 0,
+                        "due": record.terms.due[index] if record.terms.due else 0,
+                        "expiry": record.terms.expiry[index] if record.terms.expiry else 0,
+                        "attempts": record.terms.attempts[index] if record.terms.attempts else 0,
+                        "group": record.terms.groups[index] if record.terms.groups else b"",
+                        "hash": record.checksums[index]
+                        if is_add
+                        else record.number
+                        if record.kind == Operation.PUT
+                        else 0,
                     }
                 )
     return rows
@@ -114,13 +127,14 @@ def test_rows_in_bulk_are_the_rows_one_by_one(commits: list[list[tuple[Any, ...]
 
     rows = rows_of(heads, offsets, tables)
 
-    names, producers = list(tables.names), [b"", *tables.producers]
+    names, producers, groups = list(tables.names), [b"", *tables.producers], [b"", *tables.groups]
     found = [
         dict(zip(COLUMNS, values, strict=True))
         for values in zip(*(rows[name].tolist() for name in COLUMNS), strict=True)
     ]
     for row in found:
         row["name"], row["producer"] = names[row["name"]], producers[row["producer"]]
+        row["group"] = groups[row["group"]]
     assert found == one_by_one(heads, offsets)
     assert all(rows[name].dtype == np.dtype(f"<{kind}") for name, kind in COLUMNS.items())
     sets = [record.set_bytes for head in heads for record in decode_records(head[FRAME_SIZE:]) if record.set_bytes]

@@ -1,5 +1,6 @@
 """`oms io-test`, what is pure: the figures, the verdicts and the places as values."""
 
+import os
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ from oms_journal.journal.iotest.place import Device, Mount, find_mount, look_at,
 from oms_journal.journal.iotest.report import (
     MethodRates,
     SyncFacts,
+    advise_alignment,
     compare,
     histogram,
     judge_sync,
@@ -25,6 +27,7 @@ PLACE = Device(
     device="sda",
     write_cache="write back",
     is_rotational=False,
+    physical_block_size=512,
     is_stacked=False,
     is_virtual_machine=False,
 )
@@ -194,6 +197,34 @@ def test_nothing_measured_compares_nothing() -> None:
     assert compare([MethodRates("a", 1, (1.0,)), MethodRates("b", 2, (1.0,))], "own") is None
 
 
+# Alignment
+
+
+@pytest.mark.parametrize("block", [512, 4096])
+def test_a_block_within_the_options_range_is_the_value_that_shares_no_block(block: int) -> None:
+    advice = advise_alignment(replace(PLACE, physical_block_size=block))
+
+    assert (advice.physical_block_size, advice.default, advice.needed) == (block, 8, block)
+    assert f"physical block: {block} bytes" in advice.text
+    assert f"With group_alignment={block} that does not happen" in advice.text
+
+
+def test_of_a_block_beyond_the_options_range_it_is_said_that_no_value_helps() -> None:
+    advice = advise_alignment(replace(PLACE, physical_block_size=16384))
+
+    assert advice.needed is None
+    assert "physical block: 16384 bytes" in advice.text
+    assert "no value prevents that" in advice.text
+
+
+def test_where_the_block_is_unknown_the_option_is_explained_all_the_same() -> None:
+    advice = advise_alignment(replace(PLACE, physical_block_size=None))
+
+    assert (advice.physical_block_size, advice.needed) == (None, None)
+    assert "physical block: unknown" in advice.text
+    assert "group_alignment at 8" in advice.text
+
+
 # Places
 
 MOUNTS = """\
@@ -222,3 +253,40 @@ def test_a_mount_has_the_options_of_mount_and_file_system_once() -> None:
 
 def test_a_place_can_be_looked_at_wherever_this_runs(tmp_path: Path) -> None:
     assert look_at(tmp_path).directory == str(tmp_path.resolve())
+
+
+def fake_devices(root: Path, directory: Path, *, partition: bool, block: str | None) -> Path:
+    """Return a folder as /sys/dev/block is, where the directory's device is a disk or a part of one."""
+    disk = root / "devices/sdz"
+    node = disk / "sdz1" if partition else disk
+    node.mkdir(parents=True)
+    (disk / "queue").mkdir()
+    if partition:
+        (node / "partition").write_text("1\n")
+    if block is not None:
+        (disk / "queue/physical_block_size").write_text(block)
+    number = directory.stat().st_dev
+    names = root / "dev/block"
+    names.mkdir(parents=True)
+    (names / f"{os.major(number)}:{os.minor(number)}").symlink_to(node)
+    return names
+
+
+@pytest.mark.parametrize("partition", [False, True])
+def test_a_directorys_physical_block_is_that_of_its_disk_also_in_a_partition(partition: bool, tmp_path: Path) -> None:
+    place = look_at(tmp_path, devices=fake_devices(tmp_path, tmp_path, partition=partition, block="4096\n"))
+
+    assert (place.device, place.physical_block_size) == ("sdz", 4096)
+
+
+@pytest.mark.parametrize("block", [None, "", "0\n", "nonsense\n"])
+def test_a_device_that_does_not_say_its_block_has_an_unknown_one(block: str | None, tmp_path: Path) -> None:
+    place = look_at(tmp_path, devices=fake_devices(tmp_path, tmp_path, partition=False, block=block))
+
+    assert (place.device, place.physical_block_size) == ("sdz", None)
+
+
+def test_a_file_system_without_a_device_has_no_physical_block(tmp_path: Path) -> None:
+    place = look_at(tmp_path, devices=tmp_path / "nothing")
+
+    assert (place.device, place.physical_block_size) == (None, None)

@@ -213,6 +213,7 @@ def test_the_command_measures_this_journal_and_says_what_follows(tmp_path: Path)
     assert "this journal" in text
     assert "Rollover" in text
     assert "█" in text
+    assert ("The device's physical block: " in text) is ("WARNING: this seems not to sync" not in text)
     assert done.returncode == (1 if "WARNING: this seems not to sync" in text else 0)
     assert list(tmp_path.iterdir()) == []
 
@@ -224,6 +225,8 @@ def test_the_command_prints_one_json_document(tmp_path: Path) -> None:
     assert done.returncode == (0 if document["sync"]["seems_to_sync"] else 1)
     assert {"p50", "p99", "p999", "max", "rate", "histogram"} <= document["appends"][0].keys()
     assert [each["size"] for each in document["journal"]] == [256, 1024]
+    assert document["group_alignment"]["physical_block_size"] == document["place"]["physical_block_size"]
+    assert document["group_alignment"]["default"] == 8
 
 
 def test_memory_that_pretends_to_sync_is_told_from_a_disk() -> None:

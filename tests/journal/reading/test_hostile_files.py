@@ -1,26 +1,29 @@
 """Files whose checksums are right, and which no writer of ours makes: refused in words, with little memory."""
 
-from dataclasses import replace
+import contextlib
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from oms_journal import MessageDatabase
+from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.errors import FormatError, JournalError
-from oms_journal.journal.format.contents import Contents, empty_columns
+from oms_journal.journal.errors import DatabaseLocked, FormatError
+from oms_journal.journal.format.contents import Contents, Ranges, empty_columns
 from oms_journal.journal.format.footer import BadFooter, encode_footer
-from oms_journal.journal.format.frames import FRAME_SIZE, GAP, encode_frame_head
-from oms_journal.journal.format.headers import Ending, FileHeader, align, encode_headers, xxh3
+from oms_journal.journal.format.frames import FRAME_SIZE, GAP, encode_frame_head, seed_of
+from oms_journal.journal.format.headers import FRAMES_AT, Ending, FileHeader, align, encode_headers, xxh3
+from oms_journal.journal.format.lockfile import NUMBER_MAX, encode_owner
 from oms_journal.journal.format.records import MOVED, RECORD, SET_SIZE, encode_drop, encode_gap, encode_put, padded
 from oms_journal.journal.lock import DirectoryLock, read_holder
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
-from oms_journal.journal.reading.dump import DumpedDamage, dump
+from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation
+from oms_journal.recovery.dump import dump
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validation import validate_directory
 from tests.support.journals.golden_files import make
@@ -36,14 +39,14 @@ def file_of(
 ) -> bytes:
     """Return a data file of one frame with these records."""
     length = align(FRAME_SIZE + len(records) + len(payload), 8)
-    said = (header.identity + header.start(), length, header.next_commit, 7, 0, 1, operations, flags)
+    said = (seed_of(header.sequence) + FRAMES_AT, length, header.next_commit, header.identity, 0, 1, operations, flags)
     return encode_headers(header) + (encode_frame_head(records, *said) + payload).ljust(length, b"\0")
 
 
 def _add(name: bytes, property_size: int = 0, *, payload: bytes = b"", first: int = 1) -> bytes:
     head = RECORD.pack(Operation.ADD, 1, len(name), 0, 1, first)
-    sums = xxh3(payload).to_bytes(8, "little") * 2
-    return padded(head + sums + len(payload).to_bytes(4, "little") + property_size.to_bytes(4, "little") + name)
+    checksum = xxh3(payload).to_bytes(8, "little")
+    return padded(head + checksum + len(payload).to_bytes(4, "little") + property_size.to_bytes(4, "little") + name)
 
 
 def _adds(name: bytes, count: int, *, first: int) -> bytes:
@@ -77,6 +80,8 @@ FILES = {
     "a gap whose archive is no text": file_of(encode_gap(b"\xff", 3), 0, GAP),
     "a gap that cannot be read": file_of(bytes(24), 0, GAP),
     "a queue that is no text": file_of(_add(b"\xff"), 1),
+    "a plain message in a queue that is no text": file_of(_adds(b"\xff", 1, first=1), 1),
+    "a message's removal from a queue that is no text": file_of(_removal(1, b"").replace(b"q", b"\xff"), 1),
     "a key that is no text": file_of(encode_drop(b"\xff"), 1),
     "properties longer than their message": file_of(_add(b"q", 9, payload=b"four"), 1, payload=b"four"),
 }
@@ -101,13 +106,20 @@ def test_a_frame_that_no_writer_makes_is_lost_for_everyone_who_reads_it(tmp_path
 
 
 @pytest.mark.parametrize("second", [1, 4, 5])
-def test_files_whose_messages_do_not_ascend_are_refused_in_words(tmp_path: Path, second: int) -> None:
+def test_a_file_with_a_number_of_an_earlier_file_loses_that_frame_only(tmp_path: Path, second: int) -> None:
     header = replace(HEADER, sequence=2, identity=6, next_commit=2)
     (tmp_path / str(DataFileName(1))).write_bytes(file_of(_adds(b"q", 1, first=5), 1))
     (tmp_path / str(DataFileName(2))).write_bytes(file_of(_adds(b"q", 1, first=second), 1, header=header))
-    for _ in range(2):
-        with pytest.raises(FormatError, match="do not ascend"):
-            MessageDatabase.open(tmp_path)
+    reports = validate_directory(tmp_path)
+    dumped = list(dump(RealDisk(), [tmp_path]))
+    with MessageDatabase.open(tmp_path) as db:
+        (loss,) = db.recovery.lost
+        assert [message.number for message in db.undelivered()] == [5]
+    assert [report.verdict for report in reports] == [Verdict.CLEAN, Verdict.DAMAGED]
+    assert [type(one) for one in dumped] == [DumpedOperation, DumpedDamage]
+    assert "numbers from 6 on come next" in loss.reason
+    with MessageDatabase.open(tmp_path) as db:
+        assert db.recovery.intact
 
 
 @pytest.mark.parametrize("end", [1, 760, 769, 776, 816, 1001])
@@ -151,7 +163,7 @@ def test_a_footer_that_contradicts_itself_is_a_bad_one_and_the_frames_are_walked
         "count": 1,
         "number": 1,
         "size": 1,
-        "offset": 768,
+        "offset": FRAMES_AT,
         "names": (b"q",),
         "rows": 1,
     } | WRONG[what]
@@ -168,6 +180,44 @@ def test_a_footer_that_contradicts_itself_is_a_bad_one_and_the_frames_are_walked
         assert [file.row for file in db.recovery.files] == ["damaged footer"]
         assert db.recovery.lost == ()
         assert [message.payload for message in db.undelivered()] == [b"m"]
+
+
+_RANGES = [one.name for one in fields(Ranges)]
+
+
+def with_ranges(path: Path, **said: tuple[int, int]) -> None:
+    """Write a sealed file's footer again, with other ranges and the right checksums."""
+    with DataFile(RealDisk(), path) as file:
+        footer = file.footer(identity=None)
+    assert isinstance(footer, Footer)
+    contents, summary = footer.contents(), footer.summary
+    assert contents.ranges is not None
+    other = replace(contents, ranges=replace(contents.ranges, **said))
+    data = path.read_bytes()[: summary.start]
+    path.write_bytes(data + encode_footer(other, summary.header, xxh3(data), (0, 0)))
+
+
+@pytest.mark.parametrize("name", _RANGES)
+@pytest.mark.parametrize("said", [(1, 0), (5, 7), (-9, 1 << 62)])
+def test_ranges_of_a_footer_that_are_not_those_of_its_rows_are_refused_where_the_whole_file_is_read(
+    tmp_path: Path, name: str, said: tuple[int, int]
+) -> None:
+    path = make(tmp_path, "sealed")
+    for other in tmp_path.iterdir():
+        if other != path:
+            other.unlink()
+    with DatabaseView.open(tmp_path) as view:
+        numbers = {*view.numbers()}
+    with_ranges(path, **{name: said})
+
+    (report,) = validate_directory(tmp_path)
+    with MessageDatabase.open(tmp_path) as db:
+        (file,) = db.recovery.files
+        assert {*db.numbers()} == numbers and not db.recovery.lost
+        assert db.add("q", b"new") > max(numbers)
+
+    assert (report.row, file.row) == ("damaged footer", "damaged footer")
+    assert "ranges" in report.reason
 
 
 # What stands in the place of frames.
@@ -199,24 +249,32 @@ def test_a_dump_says_that_the_last_frames_of_a_sealed_file_were_zeroed(tmp_path:
     "content",
     [
         b"owner 99999999999999999999\n",
-        b"owner 04611686018427387904\n",
+        encode_owner(NUMBER_MAX + 1),
         "owner ٣".encode(),
         b"owner -1\n",
         b"\xff" * 200,
     ],
     ids=range(5),
 )
-def test_a_lock_file_that_names_no_owner_is_nobodys_to_take(tmp_path: Path, content: bytes) -> None:
+def test_a_lock_file_that_names_no_owner_is_taken_when_nobody_has_it_locked(tmp_path: Path, content: bytes) -> None:
     (tmp_path / names.LOCK).write_bytes(content)
+    other = RealDisk().open_lock(tmp_path / names.LOCK)
+    assert read_holder(RealDisk(), tmp_path) is None
 
-    for read in (lambda: read_holder(RealDisk(), tmp_path), lambda: DirectoryLock.acquire(RealDisk(), tmp_path)):
-        with pytest.raises(JournalError):
-            read()
+    other.try_lock(7)
+    with pytest.raises(DatabaseLocked):
+        DirectoryLock.acquire(RealDisk(), tmp_path)
+    with pytest.raises(FormatError, match="does not say who owns the directory"):
+        read_holder(RealDisk(), tmp_path)
     assert (tmp_path / names.LOCK).read_bytes() == content
+
+    other.close()
+    with contextlib.closing(DirectoryLock.acquire(RealDisk(), tmp_path)) as ownership:
+        assert ownership.number == 1
 
 
 def test_an_owner_that_says_to_renew_after_ages_is_read_as_one_that_says_nothing(tmp_path: Path) -> None:
-    holder = b"owner 00000000000000000012\n" + b"pid 1 host h\n".ljust(128)
+    holder = encode_owner(12) + b"pid 1 host h\n".ljust(128)
     (tmp_path / names.LOCK).write_bytes(holder + b"alive 12 1 every " + b"9" * 3000 + b" ms\n")
 
     found = read_holder(RealDisk(), tmp_path)

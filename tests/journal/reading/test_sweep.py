@@ -1,5 +1,6 @@
 """Looking at all frames of a sealed file at once finds what a walk finds, and leaves to the walk what it cannot say."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from oms_journal import MessageDamaged, MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.contents import COLUMNS
+from oms_journal.journal.format.headers import FRAMES_AT
 from oms_journal.journal.format.records import PROPERTIES
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.sweep import sweep
@@ -43,9 +45,9 @@ def test_it_says_what_a_walk_says_wherever_a_byte_is_flipped(which: str, tmp_pat
             footer = file.footer(identity=None)
         assert isinstance(footer, Footer)
         header, end = footer.summary.header, footer.summary.end
-        span = Span(path=path, identity=header.identity, start=header.start(), limit=end, alignment=header.alignment)
+        span = Span(sequence=header.sequence, identity=header.identity, limit=end)
         assert swept(data, path, footer) == []
-        for place in range(header.start(), end, 11):
+        for place in range(FRAMES_AT, end, 11):
             damaged = bytearray(data)
             damaged[place] ^= 1 << place % 8
             found, said = walk(bytes(damaged), span), swept(bytes(damaged), path, footer)
@@ -65,7 +67,8 @@ def test_a_footer_that_says_other_than_the_frames_is_left_to_the_walk(tmp_path: 
         footer = file.footer(identity=None)
         assert isinstance(footer, Footer)
         contents = footer.contents()
-        for name in ("kind", "flags", "name", "number", "count", "size", "properties", "commit", "time", "hash"):
+        wrong_columns = set(COLUMNS) - {"producer", "offset", "first_time"}
+        for name in sorted(wrong_columns):
             column = contents.columns[name].copy()
             column[len(column) // 2] ^= 1
             wrong = replace(contents, columns={**{each: contents.columns[each] for each in COLUMNS}, name: column})
@@ -143,6 +146,29 @@ def test_a_file_with_any_strange_frame_is_no_intact_one(what: str, tmp_path: Pat
     assert oms_json("verify", spool=spool, code=1)["intact"] is False
 
 
+@pytest.mark.parametrize("is_closed", [False, True], ids=["killed", "closed"])
+@pytest.mark.parametrize("what", ["a number of before", "several numbers of before", "the last commit number"])
+def test_the_commands_come_to_an_end_where_numbers_go_back(what: str, is_closed: bool, tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    with MessageDatabase.open(spool) as db:
+        db.add_many("good", [b"good"] * 3)
+        write_unchecked(db._journal, STRANGE[what])
+        db.deliver(db.add("good", b"delivered"))
+        db.add("good", b"last")
+        if not is_closed:
+            spool = shutil.copytree(spool, tmp_path / "killed")
+
+    listed = oms("list", "good", spool=spool)
+    shown = oms("show", "1", spool=spool)
+    dumped = oms("dump", spool=spool, code=1)
+
+    assert (listed.stdout.count("good"), "good" in shown.stdout) == (3, True)
+    assert ("last" in listed.stdout) is is_closed, "nothing vouches for the last one of a killed database"
+    assert "cannot be understood" in dumped.stdout + dumped.stderr
+    assert oms_json("recover", spool=spool, code=1)["lost"]
+    assert oms_json("verify", spool=spool)["intact"]
+
+
 def test_a_message_that_a_repair_found_damaged_is_told_until_nobody_wants_it(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
     with MessageDatabase.open(spool) as db:
@@ -155,7 +181,9 @@ def test_a_message_that_a_repair_found_damaged_is_told_until_nobody_wants_it(tmp
     told = oms("verify", spool=spool, code=1).stdout
     oms("delete", str(number), "--yes", spool=spool)
 
-    assert f"LOST message {number} of queue q, in {path.name} at byte 768: its bytes do not match the checksum" in text
+    assert (
+        f"LOST message {number} of queue q, in {path.name} at byte 4,352: its bytes do not match the checksum" in text
+    )
     assert f"message {number} of queue q" in told
     assert oms("verify", spool=spool).stdout.startswith("Intact")
 

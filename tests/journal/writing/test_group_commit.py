@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal import CommitFailed, DatabaseClosed, MessageDatabase, NotAttempted, NotUndelivered, OutcomeUnknown
+from oms_journal import (
+    Added,
+    CommitFailed,
+    DatabaseClosed,
+    MessageDatabase,
+    NotAttempted,
+    NotUndelivered,
+    OutcomeUnknown,
+)
 from oms_journal.journal.writing.group_commit import GroupCommit
 from tests.support.disks.small_files import MODEST
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS, WatchedDisk
@@ -44,7 +52,7 @@ def _wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def _hold(pool: ThreadPoolExecutor, db: MessageDatabase, disk: WatchedDisk, size: int = 7) -> "Future[int]":
+def _hold(pool: ThreadPoolExecutor, db: MessageDatabase, disk: WatchedDisk, size: int = 7) -> "Future[Added]":
     """Return a commit that is being written, and held up."""
     first = pool.submit(db.add, "first", bytes(size))
     disk.wait_for_write()
@@ -288,7 +296,7 @@ def test_a_commit_that_was_past_the_door_when_the_database_closed_writes_nothing
 ) -> None:
     db = MessageDatabase.open(tmp_path, disk=disk, max_data_file_size=MODEST, cleanup_interval=0)
     db.add("q", b"x")
-    late = db.drafting.encode.one_add("q", b"late")
+    late = db.drafting.add("q", b"late")
     db.close()
     before = sorted(path.name for path in tmp_path.iterdir()), disk.write_count
     db.group.commit(late)
@@ -308,7 +316,7 @@ def test_who_queues_up_leads_or_hands_on_has_the_lock(db: MessageDatabase) -> No
 
     db.group.__class__ = Watched
     db.add("q", b"alone")
-    db.group.commit_many([db.drafting.encode.one_add("q", payload) for payload in (b"one", b"two")])
+    db.group.commit_many([db.drafting.add("q", payload) for payload in (b"one", b"two")])
     db.group.__class__ = GroupCommit
 
     assert [message.payload for message in db.undelivered("q")] == [b"alone", b"one", b"two"]

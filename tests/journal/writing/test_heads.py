@@ -14,13 +14,13 @@ from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
 from oms_journal.journal.format import contents, heads
 from oms_journal.journal.format.contents import ContentsBuilder
 from oms_journal.journal.format.footer import encode_footer
-from oms_journal.journal.format.headers import FileHeader
+from oms_journal.journal.format.headers import FileHeader, xxh3
 from oms_journal.journal.format.heads import ALIKE_BYTES_MAX, ALIKE_MIN, PACK_COUNT, Heads
-from oms_journal.journal.format.records import VALUE_HEAD_BYTES
+from oms_journal.journal.format.records import VALUE_HEAD_BYTES, Added
 from oms_journal.journal.operations import Operation
+from oms_journal.journal.writing.draft import CommitBuilder, Draft, QueueTemplate
 from oms_journal.journal.writing.groups import form
-from oms_journal.journal.writing.single import QueueTemplate, WritePosition
-from oms_journal.journal.writing.unit import SentDraft
+from oms_journal.journal.writing.single import WritePosition
 from tests.journal.format.test_rows import heads_of, records
 
 HEADER = FileHeader(
@@ -88,21 +88,25 @@ def test_a_footer_is_the_same_however_many_heads_were_packed_together(
         [rest[0][:VALUE_HEAD_BYTES] for kind, _, *rest in commit if kind == Operation.PUT]
         for commit in commits * repeats
     ]
+    hashes = [
+        [xxh3(payload) for kind, _, *rest in commit if kind == Operation.ADD and rest[2] for payload in rest[0]]
+        for commit in commits * repeats
+    ]
 
     def footer(pack_count: int) -> bytes:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(contents, "PACK_COUNT", pack_count)
             patch.setattr(heads, "ALIKE_MIN", 2)
             builder = ContentsBuilder()
-            for offset, head, mine in zip(offsets, given, values, strict=True):
-                builder.add(offset, head, mine)
+            for offset, head, *mine in zip(offsets, given, values, hashes, strict=True):
+                builder.add(offset, head, *mine)
             assert len(builder) == len(given)
-            return encode_footer(builder.build_checked(1 << 20), HEADER, 0, (0, 0))
+            return encode_footer(builder.build_checked(1 << 20, HEADER), HEADER, 0, (0, 0))
 
     assert footer(packed_count) == footer(1 << 20)
 
 
-def _units(first: int, count: int) -> list[SentDraft]:
+def _units(first: int, count: int) -> list[Draft]:
     """Return the drafts of units of work as a broker sends them, each of one message."""
     found = []
     for number in range(first, first + count):
@@ -127,24 +131,25 @@ def _units(first: int, count: int) -> list[SentDraft]:
             receiver_service="SERVICE",
         )
         key, at_numbers = f"{UOWS}{record.uowid}".encode(), ((UOW.offset("first"), 0),)
-        found.append(SentDraft(QUEUE, b"%d" % number, key, UOW.encode(record), at_numbers))
+        builder = CommitBuilder()
+        builder.add(Added(QUEUE.name, [b"%d" % number]))
+        builder.put(key, UOW.encode(record), numbers_at=at_numbers)
+        found.append(builder.draft())
     return found
 
 
 def test_what_a_footer_wants_of_a_unit_of_work_takes_few_bytes_until_it_is_made() -> None:
     """A unit of work that waits may take 300 bytes in all, wherever it lies."""
-    place = WritePosition(
-        identity=5, sequence=1, owner=3, alignment=8, offset=768, synced=0, next_message=10, next_commit=20
-    )
+    place = WritePosition(identity=5, sequence=1, alignment=8, offset=4352, synced=0, next_message=10, next_commit=20)
     builder = ContentsBuilder()
 
     def send(numbers: Sequence[int]) -> int:
         for first in numbers:
             drafts = _units(first, 16)
             group = form(place, drafts, time=1_700_000_000_000_000 + 1_000 * first)
-            builder.add_plain(group.offsets, group.heads)
+            builder.add_many(group.offsets, group.heads)
             for draft in drafts:
-                builder.add_value_heads(draft.value_heads)
+                builder.add_value_heads(draft.shape.value_heads)
             place.offset = place.synced = group.end
             place.next_message, place.next_commit = group.next_message, group.next_commit
         gc.collect()

@@ -7,13 +7,9 @@ import numpy as np
 import pytest
 
 from oms_journal import MessageDatabase, UnreadableCommit
-from oms_journal.database.drafting import first_number
 from oms_journal.journal.format.records import Added
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import CommitBuilder, Draft, draft_plain
-from oms_journal.journal.writing.groups import AnyDraft
-from oms_journal.journal.writing.single import QueueTemplate
-from oms_journal.journal.writing.unit import NewRun, RemovedRun, draft_unit
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 
 
 def _records(change: Callable[[bytearray], None]) -> Callable[[Draft], None]:
@@ -48,11 +44,11 @@ def _shorter_payload(draft: Draft) -> None:
 
 
 def _operations(draft: Draft) -> None:
-    draft.operations += 1
+    draft.shape.operations += 1
 
 
 def _messages(draft: Draft) -> None:
-    draft.messages += 1
+    draft.shape.messages += 1
 
 
 BROKEN: dict[str, Callable[[Draft], None]] = {
@@ -75,10 +71,10 @@ def test_a_commit_that_no_reader_takes_is_refused_alone(
 ) -> None:
     with MessageDatabase.open(tmp_path) as db:
         make, encode = db.drafting, db.drafting.encode
-        drafts: list[AnyDraft] = []
+        drafts: list[Draft] = []
         for n in range(2):
             payload = b"good %d" % n
-            drafts.append(encode.one_add("q", payload) if is_plain else make.add("q", payload, {"k": "v"}, None))
+            drafts.append(make.add("q", payload, None if is_plain else {"k": "v"}, None))
         bad = encode.draft_many(encode.queue("q"), [b"not a good1"])
         BROKEN[fault](bad)
         drafts.insert(place, bad)
@@ -99,12 +95,10 @@ def test_a_commit_that_no_reader_takes_is_refused_alone(
 def test_a_single_message_that_no_reader_takes_is_refused_alone(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path) as db:
         db.add("q", b"good")
-        draft = db.drafting.encode.one_add("q", b"bad")
-        template = draft.queues[0]
-        template.meta, good = bytes(4), template.meta  # the records are said to be empty
+        draft = db.drafting.add("q", b"bad")
+        _count_of_zero(draft.records)
         with pytest.raises(UnreadableCommit):
             db.write(draft)
-        template.meta = good
         db.add("q", b"later")
     with MessageDatabase.open(tmp_path) as db:
         assert [message.payload for message in db.undelivered()] == [b"good", b"later"]
@@ -118,7 +112,7 @@ def test_a_resend_behind_a_commit_that_was_refused_is_written(tmp_path: Path) ->
             db.write(bad)
         again = db.drafting.add("q", b"x", None, "p")
         db.write(again)
-        assert db.read(first_number(again)).payload == b"x"
+        assert db.read(again.first).payload == b"x"
 
 
 def test_nothing_is_read_back_unless_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,12 +133,10 @@ def test_nothing_is_read_back_unless_it_is_asked_for(tmp_path: Path, monkeypatch
         lambda: CommitBuilder().remove(Operation.DELETE, b"q", np.array([3, 2], np.uint64)),
         lambda: CommitBuilder().put(b"", b""),
         lambda: CommitBuilder().drop(b"k" * 256),
-        lambda: draft_plain(b"q", [], []),
-        lambda: draft_plain(b"q", [b""], []),
-        lambda: draft_plain(b"", [b""], [0]),
-        lambda: draft_unit(None, [RemovedRun(Operation.DELIVER, b"q", range(3, 3))], [], []),
-        lambda: draft_unit(None, [RemovedRun(Operation.DELIVER, b"q", range(1, 9, 2))], [], []),
-        lambda: draft_unit(NewRun(QueueTemplate(b"q", 0), [], []), [], [], []),
+        lambda: CommitBuilder().remove(Operation.DELIVER, b"q", range(3, 3)),
+        lambda: CommitBuilder().remove(Operation.DELIVER, b"q", range(9, 1, -2)),
+        lambda: CommitBuilder().remove(Operation.DELETE, b"q", [3, 3]),
+        lambda: CommitBuilder().remove(Operation.DELETE, b"", [3]),
     ],
 )
 def test_a_draft_that_cannot_be_is_refused_when_it_is_made(make: Callable[[], object]) -> None:

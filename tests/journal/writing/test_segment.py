@@ -7,9 +7,10 @@ import pytest
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.writing.draft import QueueTemplate
 from oms_journal.journal.writing.groups import Group, form
 from oms_journal.journal.writing.segment import Segment
-from oms_journal.journal.writing.single import PlainAdds, QueueTemplate
+from oms_journal.journal.writing.single import PlainAdds
 from tests.support.disks.faulty_disk import SimulatedDisk
 
 SPOOL = Path("/spool")
@@ -33,8 +34,7 @@ def _written(disk: SimulatedDisk) -> tuple[Segment, Group]:
     segment.give_name(PATH, 3)
     disk.sync_directory(SPOOL)
     group = form(segment.begin(HEADER), [PlainAdds([QueueTemplate(b"queue", 0)], [b"payload"], 0)], time=1)
-    segment.write(group)
-    segment.take(group)
+    segment.append(group)
     return segment, group
 
 
@@ -57,7 +57,7 @@ def test_a_sealed_file_has_its_footer_and_its_length_after_any_power_cut() -> No
             assert isinstance(file.footer(identity=HEADER.identity), Footer), seed
 
 
-@pytest.mark.parametrize("size", [4096, 16384])
+@pytest.mark.parametrize("size", [8192, 16384])
 def test_a_file_whose_zeros_could_not_be_synced_is_not_prepared_and_is_not_tried_again(size: int) -> None:
     disk = SimulatedDisk()
     segment = _prepared(disk)

@@ -16,7 +16,7 @@ from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.sweeps import Share, for_each, in_two_sizes
 
 ALIGNMENTS = [8, 64, 512, 4096]
-HEADERS = 768
+HEADERS = 4352
 
 
 def store_of(before: int, behind: int, commits: int) -> Store:
@@ -39,7 +39,7 @@ def _zeros(data: bytes, _frames: list[FrameAt]) -> bytes:
 
 def _rotten(data: bytes, frames: list[FrameAt]) -> bytes:
     """Return the file without its headers and its footer, and with frames that don't match their checksums."""
-    rotten = bytearray(bytes(256) + b"x" + bytes(511) + data[HEADERS : max(frame.end for frame in frames)])
+    rotten = bytearray(bytes(256) + b"x" + bytes(4095) + data[HEADERS : max(frame.end for frame in frames)])
     for frame in frames:
         rotten[frame.offset] ^= 1
     return bytes(rotten)
@@ -163,7 +163,7 @@ def test_a_start_goes_on_with_a_file_of_a_copy_wherever_the_lost_one_ended(
         assert found_after(disk) == state
 
 
-@for_each("boundary", [1024, 4096])
+@for_each("boundary", [4608, 8192])
 @for_each("behind", [*range(-16, 0, 8), *range(8, 72, 8)])
 def test_what_stands_behind_a_first_write_that_went_elsewhere_is_kept_and_the_write_is_told(
     boundary: int, behind: int

@@ -13,14 +13,14 @@ import pytest
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.survey import survey
 from oms_journal.recovery.validation import examine
-from tests.support.crashes.crash_model import SPOOL, Account, found_after, open_unattended, state_of
+from tests.support.crashes.crash_model import SPOOL, Account, forget_witness, found_after, open_unattended, state_of
 from tests.support.crashes.crash_store import FrameAt, Store, archives_in, small_store
 from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.sweeps import Share, in_two_sizes
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
-HEADER_ENDS = (0, 1, 255, 256, 511, 512, 767, 768)
+HEADER_ENDS = (0, 1, 255, 256, 4095, 4096, 4351, 4352)
 CASES = [
     pytest.param(SEALED, SEALED.data_files()[0], id="an old file"),
     pytest.param(SEALED, SEALED.newest(), id="the newest file, sealed"),
@@ -141,8 +141,8 @@ def test_the_newest_file_cut_behind_its_first_group_is_no_loss_of_the_ones_befor
     name = UNSEALED.newest()
     first = UNSEALED.frames_of(name)[0]
     whole = UNSEALED.files[name][: first.end]
-    for torn in (bytes(512) + whole[512:], whole[:512] + bytes(256) + whole[768:], whole[:512]):
-        disk = UNSEALED.damaged(name, torn.ljust(4096, b"\0"))
+    for torn in (bytes(512) + whole[512:], whole[:4096] + bytes(256) + whole[4352:], whole[:4096]):
+        disk = forget_witness(UNSEALED.damaged(name, torn.ljust(4096, b"\0")))
         disk.put(SPOOL / UNSEALED.data_files()[-2], _unsealed(UNSEALED, UNSEALED.data_files()[-2]))
         with open_unattended(disk) as database:
             assert not database.recovery.lost

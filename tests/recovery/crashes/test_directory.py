@@ -1,7 +1,6 @@
 """What else may be found in a directory: holes, strangers, copies, late files, rotted headers, piled up archives."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,10 @@ from oms_journal.journal.errors import DatabaseLocked, DiskError, JournalError, 
 from oms_journal.journal.lock import LOCK_BYTE_BASE, read_holder
 from oms_journal.journal.names import LOCK, ArchiveName, DataFileName
 from oms_journal.recovery.report import FileReport, Verdict
+from oms_journal.recovery.restoring import OWNERS_APART
 from oms_journal.recovery.survey import survey
 from oms_journal.recovery.validation import examine, validate_directory
-from tests.support.crashes.crash_model import SPOOL, State, found_after, open_unattended, state_of
+from tests.support.crashes.crash_model import SPOOL, found_after, open_unattended, state_of
 from tests.support.crashes.crash_store import (
     archives_in,
     assert_refused,
@@ -100,7 +100,7 @@ def test_a_first_file_of_nothing_but_zeros_is_an_empty_database() -> None:
 def test_files_below_the_low_water_mark_are_left_unread_and_go_with_the_next_cleanup() -> None:
     disk = SEALED.disk()
     below = str(DataFileName(1))
-    disk.put(SPOOL / below, with_header(SEALED.files[FIRST][:768], sequence=1) + b"rotten" * 500)
+    disk.put(SPOOL / below, with_header(SEALED.files[FIRST][:4352], sequence=1) + b"rotten" * 500)
     with open_unattended(disk) as database:
         assert database.recovery.intact
         assert below not in [file.name for file in database.recovery.files]
@@ -130,102 +130,41 @@ def test_a_data_file_of_another_database_is_refused_and_nothing_changes(name: st
     assert_refused(SEALED.damaged(name, stranger), NotThisDatabase, "different databases")
 
 
-def test_a_file_under_another_files_name_is_refused_and_nothing_changes() -> None:
+@pytest.mark.parametrize("place", [FIRST, MIDDLE, LAST, NEXT])
+@pytest.mark.parametrize("name", [FIRST, MIDDLE, LAST])
+def test_a_copy_of_a_file_under_another_files_name_is_refused_wherever_it_stands(name: str, place: str) -> None:
+    """Whole, and as the blocks of a removed file would show it, of which no named file can have any."""
+    if name != place:
+        for copy in (SEALED.files[name], SEALED.files[name][:4352], SEALED.files[name][:2048] + bytes(2304)):
+            assert_refused(SEALED.damaged(place, copy), NotThisDatabase, "under another name")
+
+
+def test_files_that_have_changed_their_names_are_refused() -> None:
     renamed = SEALED.disk()
     renamed.put(SPOOL / NEXT, SEALED.files[LAST])
     renamed.remove(SPOOL / LAST)
     assert_refused(renamed, NotThisDatabase, "under another name")
-    replaced = SEALED.damaged(MIDDLE, SEALED.files[FIRST])
-    assert_refused(replaced, NotThisDatabase, "under another name")
     swapped = SEALED.damaged(FIRST, SEALED.files[MIDDLE])
     swapped.put(SPOOL / MIDDLE, SEALED.files[FIRST])
     assert_refused(swapped, NotThisDatabase, "under another name")
 
 
-def assert_archived_as_stale(disk: SimulatedDisk, name: str, state: State) -> str:
-    """Check that a start archives a file and changes nothing else; return how it tells which file it is of."""
-    found = disk.content(SPOOL / name)
-    with open_unattended(disk) as database:
-        report = report_of(database, name)
-        assert (report.row, report.verdict, report.losses) == ("stale", Verdict.TORN, ())
-        assert not database.recovery.lost
-        assert state_of(database) == state
-    assert archives_in(disk)[report.archive or ""] == found
-    return report.reason
+@pytest.mark.parametrize("sequence", [1, 2, 9])
+@pytest.mark.parametrize("place", [FIRST, MIDDLE, LAST, NEXT])
+def test_a_file_of_another_database_is_refused_wherever_it_stands(place: str, sequence: int) -> None:
+    other = with_header(OTHER.files[FIRST], sequence=sequence)  # its footer still says the number of the first one
+    text = "different databases" if place == FIRST else "under another name"
+    assert_refused(SEALED.damaged(place, other), NotThisDatabase, text)
 
 
-@pytest.mark.parametrize("name", [FIRST, MIDDLE, LAST])
-def test_what_the_blocks_of_a_prepared_file_held_before_is_archived_and_nothing_else_changes(name: str) -> None:
-    """A power cut while a file is being prepared: some file systems show then what its blocks held before."""
-    disk = SEALED.damaged(NEXT, SEALED.files[name][:2048] + bytes(2048))
-    assert name in assert_archived_as_stale(disk, NEXT, SEALED.state())
-    found_after(disk)
-
-
-def test_of_a_file_that_cleanup_has_removed_too() -> None:
+def test_a_file_that_was_removed_from_the_directory_is_refused_under_another_name_too() -> None:
+    """Clean-up removed it, or a start dropped it: nobody can tell of which file it has taken the name."""
     below = with_header(SEALED.files[FIRST], sequence=1)
     assert headers_of(SEALED.files[FIRST]).low_water > 1 or headers_of(SEALED.files[LAST]).low_water > 1
-    assert_archived_as_stale(SEALED.damaged(NEXT, below), NEXT, SEALED.state())
-
-
-@pytest.mark.parametrize("sequence", [3, 9])
-def test_of_a_file_that_a_start_has_dropped_too_but_not_of_one_that_may_be_the_newest(sequence: int) -> None:
-    """No other file goes on from it: nothing of it was promised, unless it is the newest itself."""
-    disk = SimulatedDisk()
-    with open_unattended(disk) as database:
-        disk.put(SPOOL / "omsmsg-0000000003.data", bytes(4096))  # a stranger's, as far as the owner can tell
-        for _ in range(5):
-            database.add("q", b"x" * 1000)
-        state = state_of(database)
-    disk.remove(SPOOL / "omsmsg-0000000003.data")
-    first = disk.content(SPOOL / "omsmsg-0000000001.data")
-    dropped = with_header(first, sequence=sequence, identity=headers_of(first).identity ^ 1)
-    name = "omsmsg-0000000008.data"
-    disk.put(SPOOL / name, dropped[:2048] + bytes(2048))
-    if sequence == 9:
-        assert_refused(disk, NotThisDatabase, "under another name")
-        return
-    assert_archived_as_stale(disk, name, state)
-
-
-@pytest.mark.parametrize("owner, behind", [(1, 0), (9, 0), (1, 1)], ids=["before", "later", "not the first"])
-def test_of_a_file_of_another_database_too(owner: int, behind: int) -> None:
-    """One on the same disk that is gone, or that a former owner began where it had lost the directory by then."""
-    disk = SimulatedDisk()
-    open_unattended(disk).close()
-    with open_unattended(disk) as database:
-        database.deliver_many([database.add("q", b"x" * 1000) for _ in range(9)])
-        database.add("q", b"x" * 1000)
-        assert "omsmsg-0000000001.data" in database.cleanup().deleted
-        newest = max(name for name, data in disk.contents(SPOOL).items() if name.endswith(".data") and any(data))
-        state = state_of(database)
-    data = disk.content(SPOOL / newest)
-    previous = replace(headers_of(data).previous, sequence=behind)
-    began = with_header(data, sequence=1, identity=5, database=b"another database", owner=owner, previous=previous)
-    name = str(DataFileName(int(newest[7:17]) + 1))
-    disk.put(SPOOL / name, began[:2048] + bytes(2048))
-    assert_archived_as_stale(disk, name, state)
-
-
-@pytest.mark.parametrize("sequence", [1, 2, 9])
-def test_of_a_file_of_another_database_of_which_this_one_has_a_sequence(sequence: int) -> None:
-    other = with_header(OTHER.files[FIRST], sequence=sequence)
-    with open_unattended(SEALED.damaged(NEXT, other[:2048] + bytes(2048))) as database:
-        assert report_of(database, NEXT).row == "stale"
-        assert state_of(database) == SEALED.state()
-
-
-def test_of_a_file_that_a_start_has_dropped_and_the_next_one_begun_anew() -> None:
     dropped = with_header(SEALED.files[MIDDLE], identity=headers_of(SEALED.files[MIDDLE]).identity ^ 1)
-    with open_unattended(SEALED.damaged(NEXT, dropped[:2048] + bytes(2048))) as database:
-        assert report_of(database, NEXT).row == "stale"
-        assert state_of(database) == SEALED.state()
-
-
-def test_a_file_of_another_database_under_the_name_of_one_that_is_needed_is_refused() -> None:
-    other = with_header(OTHER.files[FIRST], sequence=9)
-    assert_refused(SEALED.damaged(MIDDLE, other), NotThisDatabase, "different databases")
-    assert_refused(SEALED.damaged(LAST, other), NotThisDatabase, "under another name")
+    for data in (below, dropped):
+        assert_refused(SEALED.damaged(NEXT, data), NotThisDatabase, "under another name")
+    assert_refused(SEALED.damaged(LAST, below), NotThisDatabase, "under another name")
 
 
 def test_an_older_copy_of_a_file_in_its_place_is_a_loss_of_what_it_lacks() -> None:
@@ -352,10 +291,32 @@ def test_a_lost_lock_file_never_brings_an_owner_number_back() -> None:
     found_after(disk)
 
 
-def test_a_lock_file_that_says_nothing_is_an_error_and_nothing_changes() -> None:
+def test_a_lock_file_that_says_nothing_is_an_error_while_somebody_has_it_locked_and_nothing_changes() -> None:
     disk = SEALED.disk()
     disk.put(SPOOL / LOCK, b"owner of this file: somebody\n" * 5)
-    assert_refused(disk, JournalError, "does not say who owns")
+    other = disk.open_lock(SPOOL / LOCK)
+    other.try_lock(LOCK_BYTE_BASE + 12)
+    before = disk.content(SPOOL / LOCK)
+    assert_refused(disk, DatabaseLocked, "in use by one that")
+    assert disk.content(SPOOL / LOCK) == before
+
+
+@pytest.mark.parametrize("content", [None, b"", bytes(600), b"owner of this file: somebody\n" * 5, b"\xff" * 9000])
+def test_a_lock_file_that_says_nothing_and_nobody_has_locked_is_lost_and_the_report_says_so(
+    content: bytes | None,
+) -> None:
+    disk = SEALED.disk()
+    disk.remove(SPOOL / LOCK) if content is None else disk.put(SPOOL / LOCK, content)
+    with open_unattended(disk) as database:
+        assert database.recovery.intact
+        assert any("did not say who owns" in note for note in database.recovery.notes)
+        assert state_of(database) == SEALED.state()
+        holder = read_holder(disk, SPOOL)
+    highest = max(headers_of(SEALED.files[name]).owner for name in SEALED.data_files())
+    assert holder is not None and holder.number == highest + OWNERS_APART
+    with open_unattended(disk) as database:
+        assert not database.recovery.notes
+        assert database._ownership.number == holder.number + 1
 
 
 def test_a_second_opener_is_told_who_has_the_directory() -> None:
@@ -470,6 +431,6 @@ def test_only_on_request_are_unreadable_bytes_damage() -> None:
         assert [loss.name for loss in database.recovery.lost] == [MIDDLE]
         block = range(frame.offset // 4096 * 4096, frame.offset // 4096 * 4096 + 4096)
         lost = [other for other in SEALED.frames_of(MIDDLE) if other.offset < block.stop]
-        assert state_of(database) == SEALED.state(lost=lost)
+        assert state_of(database) == SEALED.rotted(*lost)
     assert disk.content(SPOOL / MIDDLE)
     found_after(disk)

@@ -25,7 +25,7 @@ from tests.support.sweeps import Share, in_two_sizes
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
-HEADERS = 768
+HEADERS = 4352
 ALIGNED = small_store(group_alignment=64)
 STORES = [pytest.param(SEALED, id="sealed"), pytest.param(UNSEALED, id="unsealed")]
 
@@ -78,8 +78,8 @@ def expected(store: Store, name: str, bit: int) -> State:
         in_padding = bit // 8 >= max([frame.body, *(piece.end for piece in frame.pieces)])
         return store.state() if in_padding else store.state(lost=[frame])
     if bit // 8 < frame.body:
-        return store.state(lost=[frame])
-    return store.state(damaged=[piece for piece in frame.pieces if piece.start <= bit // 8 < piece.end])
+        return store.rotted(frame)
+    return store.rotted(pieces=[piece for piece in frame.pieces if piece.start <= bit // 8 < piece.end])
 
 
 def is_unpromised(store: Store, name: str, bit: int) -> bool:
@@ -88,7 +88,7 @@ def is_unpromised(store: Store, name: str, bit: int) -> bool:
         return False
     frame, byte = store.frame_at(name, bit // 8), bit // 8
     if frame is None:
-        return 256 <= byte < 512
+        return 256 <= byte < 4096
     return byte >= max([frame.body, *(piece.end for piece in frame.pieces)])
 
 

@@ -4,11 +4,11 @@ import pytest
 
 from oms_journal import DatabaseView
 from oms_journal.journal.errors import DiskError, NewerFormat, NotThisDatabase
-from oms_journal.journal.format.frames import FRAME_SIZE
-from oms_journal.journal.format.headers import xxh3
+from oms_journal.journal.format.frames import FRAME_SIZE, seed_of
+from oms_journal.journal.format.headers import HEADER_COPIES, xxh3
 from oms_journal.journal.names import DataFileName
 from oms_journal.recovery.report import Loss, Verdict
-from tests.support.crashes.crash_model import SPOOL, found_after, open_unattended, state_of
+from tests.support.crashes.crash_model import SPOOL, forget_witness, found_after, open_unattended, state_of
 from tests.support.crashes.crash_store import (
     archives_in,
     assert_refused,
@@ -26,7 +26,7 @@ FIRST = "omsmsg-0000000001.data"
 
 
 @pytest.mark.parametrize("name", SEALED.data_files())
-@pytest.mark.parametrize("place", [0, 8, 255, 512, 767])
+@pytest.mark.parametrize("place", [0, 8, 255, 4096, 4351])
 def test_one_rotted_copy_of_a_header_costs_nothing(name: str, place: int) -> None:
     disk = SEALED.flipped(name, 8 * place)
     assert report_on(disk, name).row == "damaged header"
@@ -46,32 +46,50 @@ def test_a_frame_that_rotted_beside_a_copy_of_the_header_is_found_since_the_file
         assert [(loss.name, loss.start, loss.end) for loss in database.recovery.lost] == [
             (name, frame.offset, frame.end)
         ]
-        assert state_of(database) == SEALED.state(lost=[frame])
+        assert state_of(database) == SEALED.rotted(frame)
 
 
 @pytest.mark.parametrize("name", SEALED.data_files())
 def test_both_rotted_copies_of_a_header_cost_nothing_while_a_neighbour_or_the_footer_knows_the_file(name: str) -> None:
     data = SEALED.files[name]
     for rest in (data, data[: SEALED.frames_of(name)[-1].end]):
-        disk = SEALED.damaged(name, bytes(256) + b"x" + bytes(511) + rest[768:])
+        disk = SEALED.damaged(name, bytes(256) + b"x" + bytes(4095) + rest[4352:])
         with open_unattended(disk) as database:
             assert not database.recovery.lost
             assert state_of(database) == SEALED.state()
         found_after(disk)
 
 
-@pytest.mark.parametrize("lost", [768, 768 + 8, 768 + 104, 768 + 3 * 104])
+@pytest.mark.parametrize("lost", [4352 + 8, 4352 + 104, 4352 + 3 * 104])
 def test_a_lone_file_whose_header_is_lost_is_kept_in_an_archive_and_its_numbers_stay_lost(lost: int) -> None:
     """Its first groups perhaps with it: their sectors may have been written elsewhere."""
     disk = SimulatedDisk()
     with open_unattended(disk, max_data_file_size="64K") as database:
         numbers = [database.add("q", b"lost") for _ in range(5)]
     (name,) = [name for name in disk.list(SPOOL) if name.endswith(".data")]
-    frames = disk.content(SPOOL / name)[lost : 768 + 5 * 104]
+    frames = disk.content(SPOOL / name)[lost : 4352 + 5 * 104]
     disk.put(SPOOL / name, bytes(lost) + frames + bytes(1000))
+    forget_witness(disk)
     with open_unattended(disk) as database:
         assert [loss.name for loss in database.recovery.lost] == [name]
         assert len(archives_in(disk)) == 1
+    with open_unattended(disk) as database:
+        assert database.recovery.intact
+        assert database.add("q", b"new") > numbers[-1]
+
+
+def test_a_lone_file_whose_header_is_lost_and_whose_first_commit_is_not_has_lost_nothing() -> None:
+    disk = SimulatedDisk()
+    with open_unattended(disk, max_data_file_size="64K") as database:
+        numbers = [database.add("q", b"kept") for _ in range(5)]
+    (name,) = [name for name in disk.list(SPOOL) if name.endswith(".data")]
+    frames = disk.content(SPOOL / name)[4352 : 4352 + 5 * 104]
+    disk.put(SPOOL / name, bytes(4352) + frames + bytes(1000))
+    forget_witness(disk)
+    with open_unattended(disk) as database:
+        assert [(file.row, file.losses) for file in database.recovery.files] == [("damaged header", ())]
+        assert len(archives_in(disk)) == 1
+        assert [*database.numbers()] == numbers
     with open_unattended(disk) as database:
         assert database.recovery.intact
         assert database.add("q", b"new") > numbers[-1]
@@ -109,7 +127,7 @@ def _of_one_file(kept: int) -> bytes:
     disk = SimulatedDisk()
     with open_unattended(disk) as database:
         database.add("q", b"never acknowledged")
-    return disk.content(SPOOL / FIRST)[:kept].ljust(4096, b"\0")
+    return disk.content(SPOOL / FIRST)[:kept].ljust(8192, b"\0")
 
 
 def _prepare(disk: SimulatedDisk) -> list[Loss]:
@@ -119,7 +137,7 @@ def _prepare(disk: SimulatedDisk) -> list[Loss]:
     return list(database.recovery.lost)
 
 
-@pytest.mark.parametrize("kept", [0, 300, 768, 800])
+@pytest.mark.parametrize("kept", [0, 300, 4352, 4384])
 def test_nor_is_a_later_one_lost_where_starts_have_removed_those_before_it(kept: int) -> None:
     """Wherever these starts end: whatever they had to remove was promised to nobody."""
     for step in range(1, 1000):
@@ -170,7 +188,7 @@ def test_so_it_is_where_the_file_that_a_start_removes_says_that_there_were_other
     header = headers_of(SEALED.files[LAST])
     disk = SimulatedDisk()
     disk.make_directory(SPOOL)
-    begun = with_header(SEALED.files[LAST][:768], sequence=header.sequence, low_water=header.sequence)
+    begun = with_header(SEALED.files[LAST][:4352], sequence=header.sequence, low_water=header.sequence)
     disk.put(SPOOL / LAST, begun.ljust(4096, b"\0"))
     assert report_on(disk, LAST).row == "never begun"
     assert not _prepare(disk)
@@ -179,7 +197,7 @@ def test_so_it_is_where_the_file_that_a_start_removes_says_that_there_were_other
 
 def test_older_frames_without_a_header_are_what_the_blocks_of_a_prepared_file_held_before() -> None:
     name = f"omsmsg-{headers_of(SEALED.files[LAST]).sequence + 1:010}.data"
-    stale = bytes(768) + SEALED.files[SEALED.data_files()[0]][768:2048] + bytes(2048)
+    stale = bytes(4352) + SEALED.files[SEALED.data_files()[0]][4352:5632] + bytes(2048)
     disk = SEALED.damaged(name, stale)
     with open_unattended(disk) as database:
         assert database.recovery.files[-1].row == "torn at birth"
@@ -232,12 +250,12 @@ def test_the_last_frames_of_a_closed_file_are_promised_though_its_footer_rots_wi
     found_after(disk)
 
 
-@pytest.mark.parametrize("change", [(8, 2), (12, 0), (116, 1)], ids=["version", "header size", "flags"])
+@pytest.mark.parametrize("change", [(8, 3), (12, 0), (116, 1)], ids=["version", "header size", "flags"])
 @pytest.mark.parametrize("name", SEALED.data_files())
 def test_a_newer_format_is_refused_and_nothing_changes(name: str, change: tuple[int, int]) -> None:
     place, value = change
     data = bytearray(SEALED.files[name])
-    for copy in (0, 512):
+    for copy in HEADER_COPIES:
         data[copy + place : copy + place + 4] = value.to_bytes(4, "little")
         data[copy + 248 : copy + 256] = xxh3(data[copy : copy + 248]).to_bytes(8, "little")
     assert_refused(SEALED.damaged(name, bytes(data)), NewerFormat, "")
@@ -246,10 +264,9 @@ def test_a_newer_format_is_refused_and_nothing_changes(name: str, change: tuple[
 def test_a_frame_with_a_flag_that_its_files_version_does_not_know_is_lost_and_no_other_is() -> None:
     frame = UNSEALED.frames_of(LAST)[0]
     data = bytearray(UNSEALED.files[LAST])
-    identity = headers_of(bytes(data)).identity
     data[frame.offset + 52] |= 2
     body = bytes(data[frame.offset + 8 : frame.body])
-    checksum = xxh3(body, (identity + frame.offset) % 2**64)
+    checksum = xxh3(body, (seed_of(headers_of(bytes(data)).sequence) + frame.offset) % 2**64)
     data[frame.offset : frame.offset + 8] = checksum.to_bytes(8, "little")
     assert frame.body - frame.offset > FRAME_SIZE
     disk = UNSEALED.damaged(LAST, bytes(data))
@@ -257,7 +274,7 @@ def test_a_frame_with_a_flag_that_its_files_version_does_not_know_is_lost_and_no
         (loss,) = database.recovery.lost
     assert (loss.start, loss.end) == (frame.offset, frame.end)
     assert "flags 2" in loss.reason
-    assert found_after(disk) == UNSEALED.state(lost=[frame])
+    assert found_after(disk) == UNSEALED.rotted(frame)
 
 
 def other_than(name: str) -> bytes:
@@ -265,7 +282,7 @@ def other_than(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", SEALED.data_files())
-@pytest.mark.parametrize(("start", "end"), [(0, 512), (512, 768), (0, 768)])
+@pytest.mark.parametrize(("start", "end"), [(0, 512), (4096, 4352), (0, 4352)])
 def test_another_files_header_over_a_files_own_costs_nothing_while_anything_says_whose_the_file_is(
     name: str, start: int, end: int
 ) -> None:
@@ -284,7 +301,7 @@ def test_another_files_header_over_a_files_own_costs_nothing_while_anything_says
 @pytest.mark.parametrize("name", SEALED.data_files())
 def test_of_a_file_without_a_footer_whose_header_is_anothers_altogether_nobody_knows_what_it_is(name: str) -> None:
     data = SEALED.files[name][: SEALED.frames_of(name)[-1].end]
-    assert_refused(SEALED.damaged(name, other_than(name)[:768] + data[768:]), NotThisDatabase, "under another name")
+    assert_refused(SEALED.damaged(name, other_than(name)[:4352] + data[4352:]), NotThisDatabase, "under another name")
 
 
 def torn_when_it_was_begun() -> SimulatedDisk:
@@ -297,8 +314,8 @@ def torn_when_it_was_begun() -> SimulatedDisk:
     left = disk.restart()
     path = SPOOL / f"omsmsg-{database._journal.active_sequence:010}.data"
     data = left.content(path)
-    left.put(path, data[:512] + bytes(256) + data[768:])
-    return left
+    left.put(path, data[:4096] + bytes(256) + data[4352:])
+    return forget_witness(left)
 
 
 @pytest.mark.parametrize("room", ["enough", "none"])

@@ -103,16 +103,31 @@ def test_a_power_cut_while_the_lock_file_is_written_leaves_who_owned_the_directo
     assert checked > 20
 
 
-def test_without_a_good_line_and_a_good_copy_nobody_opens_the_directory() -> None:
+def test_one_of_the_two_lines_says_who_owned_the_directory() -> None:
     disk = SimulatedDisk()
     open_unattended(disk).close()
     lines = disk.content(SPOOL / names.LOCK)
     for line in range(2):
         disk.put(SPOOL / names.LOCK, lines[: 512 * line] + b"rotten" + lines[512 * line + 6 :])
-        open_unattended(disk).close()
+        with open_unattended(disk) as database:
+            assert database._ownership.number == 2
+
+
+def test_without_a_good_line_and_a_good_copy_nobody_opens_the_directory_while_somebody_has_it() -> None:
+    disk = SimulatedDisk()
+    former = open_unattended(disk)
+    former.add("q", b"x")
+    lines = disk.content(SPOOL / names.LOCK)
     disk.put(SPOOL / names.LOCK, b"rotten" + lines[6:512] + b"rotten" + lines[518:])
-    with pytest.raises(JournalError, match="does not say who owns the directory"):
-        open_unattended(disk)
+    for is_open in (True, False):
+        if is_open:
+            with pytest.raises(DatabaseLocked, match="in use by one that"):
+                open_unattended(disk)
+        else:
+            former._ownership.close()
+            with open_unattended(disk) as database:
+                assert [message.payload for message in database.undelivered()] == [b"x"]
+                assert database._ownership.number > former._ownership.number
 
 
 @pytest.mark.parametrize("commits", sampled(range(1, 24), 6))

@@ -22,6 +22,7 @@ from tests.support.crashes.crash_model import (
     SPOOL,
     Account,
     State,
+    forget_witness,
     found_after,
     kind_of,
     open_unattended,
@@ -57,7 +58,7 @@ def torn_tail_and_rolled_file_without_footer() -> SimulatedDisk:
 
 
 def torn_at_birth() -> SimulatedDisk:
-    disk = UNSEALED.damaged(LAST, (bytes(768) + UNSEALED.files[LAST][768:1000]).ljust(SMALL, b"\0"))
+    disk = UNSEALED.damaged(LAST, (bytes(4352) + UNSEALED.files[LAST][4352:4584]).ljust(SMALL, b"\0"))
     end = UNSEALED.frames_of(MIDDLE)[-1].end
     disk.put(SPOOL / MIDDLE, UNSEALED.files[MIDDLE][:end].ljust(SMALL, b"\0"))
     return disk
@@ -92,8 +93,8 @@ def emptied_file() -> SimulatedDisk:
 def lost_headers() -> SimulatedDisk:
     disk = SEALED.disk()
     for name in SEALED.data_files():
-        disk.put(SPOOL / name, bytes(768) + SEALED.files[name][768:-40] + bytes(40))
-    return disk
+        disk.put(SPOOL / name, bytes(4352) + SEALED.files[name][4352:-40] + bytes(40))
+    return forget_witness(disk)
 
 
 def prepared_file_left_over() -> SimulatedDisk:
@@ -139,6 +140,7 @@ def _given_in_files_of_which_nothing_is_left(times: int, kept: int) -> tuple[Sim
         path = SPOOL / max(name for name in disk.contents(SPOOL) if name.endswith(".data"))
         data = disk.content(path)
         disk.put(path, data[:kept] + (b"" if kept else b"x" * HEADERS_SIZE) + bytes(len(data) - HEADERS_SIZE))
+        forget_witness(disk)
     return disk, highest
 
 
@@ -245,7 +247,7 @@ def test_what_a_start_reports_stays_lost_and_its_numbers_never_come_again() -> N
 @pytest.mark.parametrize("name", SEALED.data_files())
 def test_a_file_whose_header_is_gone_keeps_all_its_frames(name: str) -> None:
     data: Store = SEALED
-    rotted = bytes(768) + data.files[name][768:]
+    rotted = bytes(4352) + data.files[name][4352:]
     for changed in (rotted, rotted[: data.frames_of(name)[-1].end], rotted[:-1]):
         disk = data.damaged(name, changed)
         with open_unattended(disk) as database:
@@ -389,6 +391,7 @@ def test_a_mark_of_clean_up_that_only_the_header_of_a_dropped_file_tells_is_not_
         data = bytearray(disk.content(SPOOL / frame.name)[:size].ljust(SMALL, b"\0"))
         data[frame.offset + 20] ^= 1
         disk.put(SPOOL / frame.name, bytes(data))
+    forget_witness(disk)
     with open_unattended(disk) as again:
         assert [(loss.name, loss.start) for loss in again.recovery.lost] == [(mark.name, mark.offset)]
         assert "archived and removed" in [file.action for file in again.recovery.files]

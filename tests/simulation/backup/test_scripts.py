@@ -39,7 +39,7 @@ def test_a_restore_that_is_killed_anywhere_is_unfinished_or_the_database(kill: i
 @pytest.mark.parametrize("seed", range(10))
 def test_a_commit_that_was_on_its_way_when_the_power_went_may_be_in_the_backup(after: int, seed: int) -> None:
     """Nobody was told of it; a clean-up that may have come before it makes a backup take it. So nothing went on."""
-    adds = [Reopen(4096, 64), Add(0, 2600, 0), Add(0, 600, 1), Remove((0,), delivers=True), CleanUp(compact=True)]
+    adds = [Reopen(7680, 64), Add(0, 2600, 0), Add(0, 600, 1), Remove((0,), delivers=True), CleanUp(compact=True)]
     _assert_nothing_breaks([*adds, PowerCut(after, seed), Add(0, 0, 2), Ship(), Restore(0, 0, True)])
 
 
@@ -47,7 +47,7 @@ def test_a_commit_that_was_on_its_way_when_the_power_went_may_be_in_the_backup(a
 @pytest.mark.parametrize("seed", range(4))
 def test_what_a_killed_start_has_taken_in_and_a_backup_has_was_handed_out_to_nobody(after: int, seed: int) -> None:
     """It has sealed the file, and so nobody can have had the database since: the backup is of one that was closed."""
-    adds = [Reopen(4096, 512), Add(0, 60, 0), PowerCut(2, seed), Add(0, 0, 2)]
+    adds = [Reopen(7680, 512), Add(0, 60, 0), PowerCut(2, seed), Add(0, 0, 2)]
     _assert_nothing_breaks([*adds, Death(after), Look(), Ship(), Restore(0, 0, True)])
 
 

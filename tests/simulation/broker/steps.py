@@ -65,7 +65,7 @@ ENDINGS = ("power cut", "killed")
 class Setting:
     """How the world is made; without one, as the defaults say."""
 
-    file_bytes: int = 4096
+    file_bytes: int = 7680
     group_max: int = 4  # commits that one sync takes
     patience: int = 1  # groups between one look of the maintenance and the next
     is_forgetful: bool = False  # hardly anything is kept in memory
@@ -202,7 +202,7 @@ def random_steps(seed: int) -> Script:
 
 def _steps(seed: int) -> Script:
     chance = random.Random(seed)
-    file_bytes, is_forgetful = chance.choice((4096, 4096, 8192, 65536)), chance.random() < 0.3
+    file_bytes, is_forgetful = chance.choice((7680, 7680, 11776, 65536)), chance.random() < 0.3
     steps: list[AnyStep] = [
         Setting(
             file_bytes,

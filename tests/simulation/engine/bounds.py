@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from oms_journal.database.limited import LimitedLedger
+from oms_journal.journal.lock import read_witness
 from oms_journal.journal.names import DataFileName, parse
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validation import validate_directory
@@ -11,6 +13,7 @@ from tests.support.disks.faulty_disk import SimulatedDisk
 
 NEEDED = "the oldest file is needed, once clean-up is through"
 BOUNDED = "memory holds what is there, and nothing of what was"
+WITNESSED = "the lock file names the newest file that anything was answered from"
 KEPT = "what was moved away is a whole file that can be read"
 
 
@@ -30,16 +33,30 @@ def check_memory(database: Unattended, taken: int) -> None:
     """Check, between two commits, that nothing is kept of those that are through."""
     ledger, options = database._ledger, database.options
     kept = {
-        "claims": len(ledger._claims._few) + len(ledger._claims._many),
+        "claims": len(ledger._claims.few) + len(ledger._claims.many),
         "keys on their way": len(ledger._keys),
         "identifiers on their way": len(ledger._scopes),
-        "shared": len(ledger._sharing),
+        "shared": len(ledger.sharing),
         "queued": len(database.group._queue),
         "taken": max(0, len(database._consumers.taken) - taken),
+        "rooms": len(ledger.limits._rooms) if isinstance(ledger, LimitedLedger) else 0,
         "window": max(0, len(ledger.index.duplicates) - options.duplicate_count),
     }
     if any(kept.values()):
         raise PromiseBroken(f"{BOUNDED}\n{kept}")
+
+
+def check_witnessed(disk: SimulatedDisk, database: Unattended) -> None:
+    """Check, between two commits, that the file being written would be missed.
+
+    Not where a former owner, which stood still while it closed, has written its own witness over a later one's.
+    """
+    segment, witness = database._journal._active, read_witness(disk, database.directory)
+    if segment is None or not segment.is_begun:
+        return
+    is_overwritten = witness is not None and witness.owner < database._ownership.number
+    if not is_overwritten and (witness is None or witness.last.sequence != segment.sequence):
+        raise PromiseBroken(f"{WITNESSED}\n{segment.sequence} is not {witness}")
 
 
 def check_kept(disk: SimulatedDisk, home: Path) -> None:

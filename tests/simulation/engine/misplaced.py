@@ -6,7 +6,7 @@ then is what the files that are there add up to, read by themselves; and each su
 
 from dataclasses import dataclass
 
-from oms_journal.journal.errors import DiskError
+from oms_journal.journal.errors import DiskError, NotThisDatabase
 from oms_journal.journal.names import DataFileName, parse
 from oms_journal.journal.operations import LOW_WATER_KEY
 from tests.simulation.engine.held import HELD, LISTED, listed
@@ -28,6 +28,7 @@ from tests.support.disks.faulty_bytes import SECTOR
 from tests.support.disks.faulty_disk import SimulatedDisk
 
 WAITED = "what cannot be read for a while is not given up"
+REFUSED = "a copy under another file's name is refused, and nothing is changed"
 TOLD = "a file that is not what its name says is told by its row"
 
 
@@ -100,16 +101,24 @@ class Misplacing(Starts):
         self._go_on_with(found, is_told=is_known)
 
     def _copy(self) -> None:
-        """Have the newest file a second time, under the name that comes next."""
+        """Have the newest file a second time, under the name that comes next: refused until it is moved away."""
         there = self._sequences()
         if not there:
             return
-        name = str(DataFileName(there[-1] + 1))
-        self.disk.put(SPOOL / name, self.disk.content(SPOOL / str(DataFileName(there[-1]))))
+        path = SPOOL / str(DataFileName(there[-1] + 1))
+        copied = self.disk.restart()
+        copied.put(path, self.disk.content(SPOOL / str(DataFileName(there[-1]))))
+        before = _data_files(copied)
         self.faults.append(("copy of a file", "idle"))
-        self.database = self._open_own()
-        self._check_told(self.database, name, "stale")
-        self._check_start(self.database)
+        self.seen.checked[REFUSED] += 1
+        try:
+            self._open(copied)
+        except NotThisDatabase:
+            if _data_files(copied) != before:
+                raise PromiseBroken(f"{REFUSED}\n{path.name}: files changed") from None
+        else:
+            raise PromiseBroken(f"{REFUSED}\n{path.name} was taken")
+        self._opened()
 
     def _exchange(self, step: Misplace) -> None:
         """Put a file of a copy that went on by itself in the place of the one that has its name."""

@@ -11,7 +11,7 @@ from oms_journal.journal.errors import (
     TakenOver,
 )
 from oms_journal.journal.names import LOCK
-from tests.simulation.engine.bounds import BOUNDED, NEEDED, check_files, check_memory
+from tests.simulation.engine.bounds import BOUNDED, NEEDED, WITNESSED, check_files, check_memory, check_witnessed
 from tests.simulation.engine.ended import ANYWHERE, check_ended_anywhere
 from tests.simulation.engine.owners import Owning
 from tests.simulation.engine.start import INTACT
@@ -33,6 +33,7 @@ from tests.simulation.engine.steps import (
     Misplace,
     Pause,
     PowerCut,
+    Purge,
     Put,
     Release,
     Remove,
@@ -144,6 +145,8 @@ class Run(Owning):
             return
         self.seen.checked[BOUNDED] += 1
         check_memory(database, len(self.callers.taken) + self.damaged)
+        self.seen.checked[WITNESSED] += 1
+        check_witnessed(self.disk, database)
         if isinstance(step, CleanUp) and self.disk.kill_at is None and self.disk.before_change is None:
             self.seen.checked[NEEDED] += 1
             check_files(self.disk, database, active)
@@ -155,7 +158,7 @@ class Run(Owning):
                 callers.add(database, step)
             case AddMany():
                 callers.add_many(database, step)
-            case Remove():
+            case Remove() | Purge():
                 callers.remove(database, step)
             case Put():
                 callers.put(database, step)
@@ -307,5 +310,5 @@ class Run(Owning):
         self.disk.rot(path, new, start)
         self.is_rotten = True
         what = "bit rot" if not step.size else "sector rot" if step.size == SECTOR else "rotten bytes"
-        is_sealed = data.endswith(b"1ATOOFSM")
+        is_sealed = data.endswith(b"2ATOOFSM")
         self.faults.append((f"{what} {'sealed' if is_sealed else 'active'}", "running" if self.database else "idle"))

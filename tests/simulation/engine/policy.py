@@ -116,16 +116,20 @@ def cuts(hit: Hit, store: Store, rotten: Collection[str], report: RecoveryReport
 
 
 def _cut(hit: Hit, store: Store, read: Collection[str]) -> Hit:
-    lost, damaged, damaged_in = [*hit.lost], [*hit.damaged], [*hit.damaged_in]
+    lost, damaged, damaged_in, told = [*hit.lost], [*hit.damaged], [*hit.damaged_in], [*hit.told]
+    forgotten = [*hit.forgotten]
     for name in store.data_files():
         frames = store.frames_of(name)
-        bad = [frame for frame in frames if frame in hit.lost or frame in hit.damaged_in]
-        bad += [frame for frame in frames if name in read and not all(piece.is_whole for piece in frame.pieces)]
+        bad = [frame for frame in frames if frame in (*hit.lost, *hit.told, *hit.damaged_in, *hit.kept_in)]
+        known = [frame for frame in frames if not frame.is_gap and not all(piece.is_whole for piece in frame.pieces)]
+        bad += known if name in read else []
         first = min((frame.offset for frame in bad if frame not in hit.cut), default=None)
         if first is None:
             continue
         gone = [frame for frame in frames if frame.offset >= first and frame not in hit.cut]
         lost = [frame for frame in lost if frame.name != name] + gone
+        told = [frame for frame in told if frame.name != name]
+        forgotten = [frame for frame in forgotten if frame not in gone]
         damaged_in = [frame for frame in damaged_in if frame.name != name]
         damaged = [piece for piece in damaged if not any(piece in frame.pieces for frame in gone)]
-    return Hit(lost, hit.cut, damaged, damaged_in, hit.is_unclear)
+    return Hit(lost, hit.cut, damaged, damaged_in, told, forgotten, is_unclear=hit.is_unclear)

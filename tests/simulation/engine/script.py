@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+from oms_journal.journal.format.headers import FRAMES_AT
 from tests.simulation.engine.steps import (
     ROLLS,
     Add,
@@ -24,6 +25,7 @@ from tests.simulation.engine.steps import (
     Misplace,
     Pause,
     PowerCut,
+    Purge,
     Put,
     Release,
     Remove,
@@ -71,7 +73,7 @@ class _Writer:
         chance = self._chance
         alignment = chance.choice([self._alignment, max(self._alignment, 512)])
         return Reopen(
-            size=max(2 * alignment + 2048, chance.choice((4096, 4096, 6000, 9000))) if alignment > 64 else 4096,
+            size=max(2 * alignment + 5632, chance.choice((7680, 7680, 9584, 12584))) if alignment > 64 else 7680,
             alignment=alignment,
             validation=chance.choice(("full", "full", "footers")),
             share=chance.choice((0.0, 0.25, 0.5)),
@@ -79,6 +81,7 @@ class _Writer:
             policy=chance.choice(("salvage", "truncate", "truncate", "refuse", "refuse")),
             otherwise=chance.choice(("salvage", "truncate")),
             holds=chance.random() < 0.5,
+            most=chance.choice((0, 0, 0, 3, 8, 20)),
         )
 
     def _work(self) -> Step:
@@ -93,6 +96,7 @@ class _Writer:
             (7, self._group),
             (4, lambda: Resend(chance.randrange(50), chance.random() < 0.2)),
             (2, lambda: Take(chance.randrange(3))),
+            (1, lambda: Purge(chance.randrange(3))),
             (1, lambda: Release(chance.randrange(10))),
             (2, self._decision),
             (9, Tend),
@@ -278,7 +282,7 @@ class _Writer:
         chance = self._chance
         adds = [Add(0, chance.choice((200, 600)), self._seed()) for _ in range(chance.randint(2, 14))]
         ends: list[Step] = [PowerCut(0, self._seed()), Death(0)]
-        return [Close(), *adds, Rot(-1, 0.0, 768, self._seed()), chance.choice(ends), self._work()]
+        return [Close(), *adds, Rot(-1, 0.0, FRAMES_AT, self._seed()), chance.choice(ends), self._work()]
 
     def _told_as_failed(self) -> list[Step]:
         """A sync fails in the middle of a file, and the same process goes on: the frame reads back."""

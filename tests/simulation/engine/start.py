@@ -8,6 +8,7 @@ from pathlib import Path
 from oms_journal.database.options import Options
 from oms_journal.journal import names
 from oms_journal.journal.errors import JournalError, NotThisDatabase, RecoveryRefused
+from oms_journal.journal.format.headers import FRAMES_AT
 from oms_journal.journal.reserve import NO_SPACE
 from oms_journal.recovery.findings import noted
 from oms_journal.recovery.report import Verdict
@@ -59,7 +60,7 @@ KEPT = Path("/kept")
 OPENINGS_MAX = 6  # attempts while the disk fails
 DURABLE_LOOKS = 3  # power cuts that change nothing: all is durable
 SAME = "a second start finds the same and changes nothing"
-BIRTHS = ("torn at birth", "stale", "late")  # a file that was being prepared at a power cut, with what its blocks held
+BIRTHS = ("torn at birth", "late")  # a file that was being prepared at a power cut, with what its blocks held
 INTACT = "nothing is reported that did not happen"
 TIDY = "no unfinished file is left over"
 UNREFUSED = "a start is refused only where the disk refuses"
@@ -113,6 +114,7 @@ class Starts:
             retention_directory=KEPT if opening.retention else None,
             policy="refuse" if self.refuses else self._repairs(),  # type: ignore[arg-type]
             hold_suspects=opening.holds,
+            max_messages=opening.most or None,
             cleanup_interval=0,
             clock=self.clock,
             chance=self.bits.getrandbits,
@@ -285,7 +287,7 @@ class Starts:
 
     def _restore(self, rotten: Rotten) -> None:
         """Do what somebody has to do who finds a sector of one file in the place of another's header."""
-        if not any(start < 768 for ranges in rotten.values() for start, _ in ranges):
+        if not any(start < FRAMES_AT for ranges in rotten.values() for start, _ in ranges):
             raise PromiseBroken(f"{UNREFUSED}\nno header has rotted: {rotten}")
         self.faults.append(("refused: NotThisDatabase", "recovery"))
         self.disk = self.disk.healed()
@@ -346,15 +348,16 @@ class Starts:
         again = self._open(copy)  # a former owner may have made a file since, which is late
         self._check_is_same(again, BIRTHS if is_cut else ("late",), may_be_torn=self.is_faulty)
         again.close()
-        before = _files(copy)
+        files = copy.restart()  # as the third one finds them: its clean-up may move all that is left
         third = self._open(copy)
         self._check_is_same(third)
+        before = _files(files)
         changed = [name for name, data in _files(copy).items() if before.get(name) != data]
         cleaned = third.cleaned_at_start
         if changed and not (cleaned.deleted or cleaned.moved):
             raise PromiseBroken(f"{SAME}\n{changed} changed: {third.recovery}")
         self.seen.checked[REBUILT] += 1
-        check_rebuilt(copy, third.recovery.files, self.account.state)
+        check_rebuilt(files, third.recovery.files, self.account.state)
 
     def _check_is_same(self, again: Unattended, births: Sequence[str] = (), *, may_be_torn: bool = False) -> None:
         """Check what the next start finds; behind a call that failed in the clean-up of this one it may be torn."""

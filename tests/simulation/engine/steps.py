@@ -82,6 +82,13 @@ class Take:
 
 
 @dataclass(frozen=True, slots=True)
+class Purge:
+    """All that is undelivered in a queue is deleted."""
+
+    queue: int
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     place: int
 
@@ -135,13 +142,14 @@ class Close:
 class Reopen:
     """A clean end, and these options from now on."""
 
-    size: int = 4096
+    size: int = 7680
     alignment: int = 8
     validation: str = "full"
     share: float = 0.25
     retention: bool = False
     policy: str = "salvage"  # with damage: "salvage", "truncate", "refuse"
     otherwise: str = "salvage"  # where that has refused
+    most: int = 0  # messages that each queue may hold; 0: any number
     holds: bool = False  # what damage may have brought back
 
 

@@ -94,7 +94,7 @@ def test_what_was_torn_and_a_start_has_dropped_that_was_ended_is_told_by_one_tha
 
 def test_a_file_that_has_lost_its_header_to_another_one_is_moved_away_as_it_is() -> None:
     """Rot goes with its file: where clean-up has moved it, nobody looks for what it was."""
-    options = Reopen(4096, 8, "footers", 0.5, retention=True, policy="refuse", otherwise="truncate", holds=True)
+    options = Reopen(7680, 8, "footers", 0.5, retention=True, policy="refuse", otherwise="truncate", holds=True)
     parts = (Add(1, 200, 4, 3), AddMany(2, (5000,), 1), Remove((17, 29, 20, 15, 26), delivers=True), Add(0, 1, 8))
     work = [PowerCut(13, 0), Add(0, 0, 0), Remove((36,), delivers=True), Silence(1.0), Group(parts)]
     work += [Remove((0,), delivers=True), Death(1), Remove((41, 46, 52, 14, 45, 8, 13, 36, 27, 38, 20, 59), True)]

@@ -1,6 +1,7 @@
 """What the callers of the world "engine" do to a database, each commit entered into the account."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
@@ -8,12 +9,31 @@ from typing import Protocol
 
 from oms_journal.database.block import CommitBlock
 from oms_journal.database.options import Options
-from oms_journal.journal.errors import DuplicateConflict, NoSuchMessage, OutcomeUnknown
+from oms_journal.journal.errors import (
+    CommitFailed,
+    DuplicateConflict,
+    LimitExceeded,
+    NoSuchMessage,
+    OutcomeUnknown,
+    QueueFull,
+)
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.writing.draft import Draft
-from oms_journal.journal.writing.groups import AnyDraft
 from tests.simulation.engine.account import Account, Doing, Identified, Scope
-from tests.simulation.engine.steps import Add, AddMany, Block, Discard, Drop, Group, LetGo, Put, Release, Remove, Resend
+from tests.simulation.engine.steps import (
+    Add,
+    AddMany,
+    Block,
+    Discard,
+    Drop,
+    Group,
+    LetGo,
+    Purge,
+    Put,
+    Release,
+    Remove,
+    Resend,
+)
 from tests.simulation.world import PromiseBroken, Seen
 from tests.support.crashes.crash_model import Change, Content, Unattended, state_of
 from tests.support.disks.watched_disk import HandClock
@@ -22,6 +42,7 @@ AGAIN = "a repeat inside the window adds nothing and is answered as before"
 HANDED = "a message is handed to one caller"
 DECIDED = "what is decided of what is held back is done once, and of nothing else"
 NOTHING_ELSE = "nothing is there that nobody sent"
+LIMITED = "a queue takes what it has room for, and no more"
 FENCED = "nothing of a former owner is acknowledged"
 Commit = Add | AddMany | Remove | Put | Block
 EDGE_MICROSECONDS = 5_000_000  # so near to the end of the window both answers are right
@@ -77,7 +98,10 @@ class Callers:
             (queue, producer) if producer else None,
         )
 
-    def remove(self, database: Unattended, step: Remove) -> None:
+    def remove(self, database: Unattended, step: Remove | Purge) -> None:
+        if isinstance(step, Purge):
+            self._purge(database, step)
+            return
         numbers = self._numbers(step.places)
         call = database.deliver_many if step.delivers else database.delete_many
         self._commit(database, Change(removed=numbers), lambda: _nothing(call(numbers)))
@@ -129,21 +153,60 @@ class Callers:
     ) -> None:
         doing = Doing(change, scope, self._clock.now)
         self.account.pending = [doing]
-        numbers = call()
+        is_refused = self._is_refused(change, Counter())
+        try:
+            numbers = call()
+        except (QueueFull, LimitExceeded) as failure:
+            if database is not self._openings.database:
+                raise  # it does not know what the new owner has done
+            self.account.pending = []
+            self._check_limited(change, failure, is_refused=is_refused)
+            return
         if database is not self._openings.database:
             self._seen.checked[FENCED] += 1  # as where it has noticed
             raise PromiseBroken(f"{FENCED}\n{doing} was answered with {list(numbers)}")
         self.account.pending = []
+        self._check_limited(change, None, is_refused=is_refused)
         self.account.done(doing, numbers)
         for number in change.removed:
             self.taken.pop(number, None)
+
+    # Limits.
+
+    def _is_refused(self, change: Change, spoken: Counter[str]) -> bool | None:
+        """Say whether a commit adds more to a queue than there is room for. None where nobody can know.
+
+        `spoken` is what the commits before it in a group add; where there is room it adds to that.
+        """
+        most = self._openings.options().max_messages
+        if most is None or not change.adds:
+            return False
+        if self.unreadable:
+            return None
+        messages, more = self.account.state.messages, Counter(content.queue for content in change.adds)
+        if not change.removed and max(more.values()) > most:
+            return True
+        more.subtract(messages[number].queue for number in change.removed)
+        there = Counter(content.queue for content in messages.values())
+        if any(new > 0 and there[queue] + spoken[queue] + new > most for queue, new in more.items()):
+            return True
+        spoken.update({queue: new for queue, new in more.items() if new > 0})
+        return False
+
+    def _check_limited(self, change: Change, failure: BaseException | None, *, is_refused: bool | None) -> None:
+        """Check that a commit was refused for want of room where it had to be, and only there."""
+        if is_refused is None:
+            return
+        self._seen.checked[LIMITED] += 1
+        if is_refused != isinstance(failure, QueueFull | LimitExceeded):
+            raise PromiseBroken(f"{LIMITED}\n{change} got {failure!r}")
 
     # Several callers at once.
 
     def group(self, database: Unattended, step: Group) -> None:
         """Hand in the commits of several callers, to be written together."""
         doing: list[Doing] = []
-        drafts: list[AnyDraft] = []
+        drafts: list[Draft] = []
         removed: set[int] = set()
         for part in step.parts:
             change = self._without(self._change_of(part), removed)
@@ -155,11 +218,16 @@ class Callers:
         if not drafts:
             return
         self.account.pending = doing
+        spoken: Counter[str] = Counter()
+        refused = [self._is_refused(one.change, spoken) for one in doing]
         database.group.commit_many(drafts)
         failures = [draft.failure for draft in drafts]
         if database is not self._openings.database:
             self._check_fenced(doing, failures)
             raise failures[-1] or AssertionError("the last one came too late")
+        for one, failure, is_refused in zip(doing, failures, refused, strict=True):
+            if not isinstance(failure, CommitFailed):  # nobody looked whether there is room
+                self._check_limited(one.change, failure, is_refused=is_refused)
         for one, draft in zip(doing, drafts, strict=True):
             if draft.failure is None:
                 self.account.done(one, range(draft.first, draft.first + len(one.change.adds)))
@@ -170,7 +238,7 @@ class Callers:
             one for one, failure in zip(doing, failures, strict=True) if isinstance(failure, OutcomeUnknown)
         ]
         for failure in (*in_doubt, *failures):
-            if failure is not None:
+            if failure is not None and not isinstance(failure, QueueFull | LimitExceeded):
                 raise failure
 
     def _check_fenced(self, doing: Sequence[Doing], failures: Sequence[BaseException | None]) -> None:
@@ -180,11 +248,11 @@ class Callers:
                 self._seen.checked[FENCED] += 1
                 raise PromiseBroken(f"{FENCED}\n{one}")
 
-    def _draft(self, database: Unattended, part: Commit, change: Change) -> AnyDraft:
+    def _draft(self, database: Unattended, part: Commit, change: Change) -> Draft:
         drafting = database.drafting
         match part:
             case Add(properties=0):
-                return drafting.encode.one_add(change.adds[0].queue, change.adds[0].payload)
+                return drafting.add(change.adds[0].queue, change.adds[0].payload)
             case AddMany():
                 return _there(drafting.add_many(change.adds[0].queue, [one.payload for one in change.adds], None, None))
             case Remove(delivers=delivers):
@@ -193,7 +261,7 @@ class Callers:
                 return self._gathered(database, change)
 
     @staticmethod
-    def _gathered(database: Unattended, change: Change) -> AnyDraft:
+    def _gathered(database: Unattended, change: Change) -> Draft:
         drafting = database.drafting
         block = drafting.gathering(None)
         for content in change.adds:
@@ -238,6 +306,8 @@ class Callers:
                 for content in adds:
                     block.add(content.queue, content.payload, properties=dict(content.properties) or None)
             numbers: Sequence[int] = block.numbers
+            if not block.is_repeat:
+                raise PromiseBroken(f"{AGAIN}\n{scope} was not said to be a repeat")
         except DuplicateConflict:
             if not differs:
                 raise
@@ -253,6 +323,7 @@ class Callers:
 
     def take(self, database: Unattended, queue: int) -> None:
         name = f"q{queue}"
+        next_one, ready = database.peek(name), database.ready_count(name)
         message = database.take(name)
         free = [
             number
@@ -263,8 +334,19 @@ class Callers:
         found = None if message is None else message.number
         if found != min(free, default=None):
             raise PromiseBroken(f"{HANDED}\n{found} was handed out, {min(free, default=None)} is the next one")
+        if next_one != message or not len(free) <= ready <= len(free) + self.unreadable:
+            raise PromiseBroken(
+                f"{HANDED}\nbefore {found} of {len(free)} was handed out, peek was {next_one} of {ready}"
+            )
         if found is not None:
             self.taken[found] = name
+
+    def _purge(self, database: Unattended, step: Purge) -> None:
+        name = f"q{step.queue}"
+        numbers = [number for number, content in self.account.state.messages.items() if content.queue == name]
+        if numbers:
+            call = partial(database.purge, name)
+            self._commit(database, Change(removed=numbers), lambda: self._counted(call(), numbers, self.unreadable))
 
     def _release(self, database: Unattended, place: int) -> None:
         if self.taken:

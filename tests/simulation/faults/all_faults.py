@@ -7,6 +7,7 @@ from tests.simulation.faults import backup as backup
 from tests.simulation.faults import broker as broker
 from tests.simulation.faults import disk as disk
 from tests.simulation.faults import holding as holding
+from tests.simulation.faults import limits as limits
 from tests.simulation.faults import owning as owning
 from tests.simulation.faults import policy as policy
 from tests.simulation.faults import reading as reading

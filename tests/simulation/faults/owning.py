@@ -27,7 +27,12 @@ def no_lock_is_taken() -> Iterator[None]:
 
     def of(claim: Callable[..., int]) -> Callable[..., int]:
         def claimed(lock: Any, *arguments: Any) -> int:
-            return claim(Instead(lock, is_locked=lambda byte: False, try_lock=lambda byte: True), *arguments)
+            return claim(
+                Instead(
+                    lock, is_locked=lambda byte: False, is_locked_anywhere=lambda: False, try_lock=lambda byte: True
+                ),
+                *arguments,
+            )
 
         return claimed
 
@@ -41,7 +46,7 @@ def the_owners_number_is_not_raised() -> Iterator[None]:
 
     def of(claim: Callable[..., int]) -> Callable[..., int]:
         def claimed(lock: Any, path: Any, passing: Any) -> int:
-            before = _holder(lock, path)
+            before = _holder(lock)
             if before.number and not before.is_open and lock.try_lock(LOCK_BYTE_BASE + before.number):
                 return before.number
             return claim(lock, path, passing)
@@ -49,6 +54,13 @@ def the_owners_number_is_not_raised() -> Iterator[None]:
         return claimed
 
     with changed(Patched.LOCK_CLAIM, of):
+        yield
+
+
+@fault("engine", budget=60, near=["recovery/crashes/test_witness"])
+def no_file_is_witnessed() -> Iterator[None]:
+    """The lock file does not say which data file must be there."""
+    with changed(Patched.DIRECTORY_LOCK_WITNESS, lambda _: nothing):
         yield
 
 
@@ -151,12 +163,13 @@ def half_a_commit_becomes_visible() -> Iterator[None]:
     """A commit of several operations shows its messages; its keys are seen after a restart only."""
 
     def of(apply: Callable[..., None]) -> Callable[..., None]:
-        def applied(self: Ledger, draft: Any, effect: Any) -> None:
-            keys = [] if draft.messages else effect.puts
-            apply(self, draft, effect._replace(puts=keys))
+        def applied(self: Ledger, draft: Any, *given: Any) -> None:
+            effect = draft.effect
+            draft.effect = effect._replace(puts=() if draft.shape.messages else effect.puts)
+            apply(self, draft, *given)
             self._keys.difference_update(effect.puts)
 
         return applied
 
-    with changed(Patched.LEDGER_APPLY, of):
+    with changed(Patched.LEDGER_APPLY_EFFECT, of):
         yield

@@ -94,7 +94,7 @@ def only_the_beginning_of_a_message_is_verified() -> Iterator[None]:
 
         return read
 
-    writers = (Patched.SINGLE_XXH3, Patched.DRAFT_XXH3, Patched.UNIT_XXH3)
+    writers = (Patched.SINGLE_XXH3, Patched.DRAFT_XXH3, Patched.RECORDS_XXH3)
     with changed_in(writers, noting), changed(Patched.MESSAGE_XXH3, reading):
         yield
 

@@ -12,7 +12,7 @@ from typing import Any
 import oms_journal.journal.writing.group_commit
 from oms_journal.journal.errors import JournalError, NoSuchMessage, NotAttempted
 from oms_journal.journal.names import LOCK
-from oms_journal.journal.writing.groups import AnyDraft
+from oms_journal.journal.writing.draft import Draft
 from tests.database.backup.interleaved import CallsOf
 from tests.simulation.coverage import fault_name
 from tests.simulation.threads.account import Account, Attempt
@@ -289,7 +289,7 @@ class Run:
         self._commit(Attempt(contents, key), commit)
 
     def _batch(self, database: Unattended, contents: list[Content]) -> None:
-        drafts: list[AnyDraft] = [database.drafting.encode.one_add(each.queue, each.payload) for each in contents]
+        drafts: list[Draft] = [database.drafting.add(each.queue, each.payload) for each in contents]
         attempts = [self.account.begin(Attempt((each,))) for each in contents]
         database.group.commit_many(drafts)
         failures = [draft.failure for draft in drafts]

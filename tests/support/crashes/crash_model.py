@@ -12,12 +12,17 @@ from itertools import count
 from pathlib import Path
 
 from oms_journal import Message, MessageDatabase
+from oms_journal.database.options import Options
+from oms_journal.journal import names
+from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DatabaseClosed, JournalError, MessageDamaged
-from oms_journal.journal.writing.groups import AnyDraft
+from oms_journal.journal.format.lockfile import LOCK_FILE_SIZE, WITNESS_AT
+from oms_journal.journal.writing.draft import Draft
+from oms_journal.recovery.startup import StartResult
 from tests.support.disks.faulty_disk import SimulatedDisk
 
 SPOOL = Path("/spool")
-SMALL = 4096  # max_data_file_size: a file holds about ten commits
+SMALL = 7680  # max_data_file_size: a file holds about ten commits
 
 
 def kind_of(change: str) -> str:
@@ -157,17 +162,22 @@ class Unattended(MessageDatabase):
     patience = 1  # commits between one look at what there is to do and the next
     _commits = 0
 
+    def _begin(self, disk: Disk, directory: Path, options: Options, started: StartResult) -> None:
+        super()._begin(disk, directory, options, started)
+        self._handing.is_attended = False
+
     def check_open(self) -> None:
         if self._is_closed:
             raise DatabaseClosed("closed")
 
-    def write(self, draft: AnyDraft) -> None:
+    def write(self, draft: Draft) -> Draft:
         super().write(draft)
         self._commits += 1
         if self._commits % self.patience == 0:
             self.maintain()
             if self.patience > 1:
                 self.vouch()
+        return draft
 
     def maintain(self) -> None:
         try:
@@ -186,7 +196,12 @@ class Unattended(MessageDatabase):
         self._ownership.renew()
 
     def vouch(self) -> None:
-        """Write the empty frame that follows a commit after a second of silence."""
+        """Do what a second of silence brings: what came back is written, and an empty frame follows the last commit."""
+        try:
+            self._returns.write()
+            self._returns.move_dead()
+        except (JournalError, OSError):
+            pass  # as the alarm's thread does: it is tried again
         if self._journal.needs_vouching:
             self._vouch()
 
@@ -202,6 +217,16 @@ def open_unattended(disk: SimulatedDisk, **named: object) -> Unattended:
     database = Unattended.open(SPOOL, disk=disk, **(defaults | named))  # type: ignore[arg-type]
     assert isinstance(database, Unattended)
     return database
+
+
+def forget_witness(disk: SimulatedDisk) -> SimulatedDisk:
+    """Have the lock file say nothing of what must be there, as before the newest file's first answer; return the disk.
+
+    What the file says of owners stays.
+    """
+    path = SPOOL / names.LOCK
+    disk.put(path, disk.content(path)[:WITNESS_AT].ljust(LOCK_FILE_SIZE, b"\0"))
+    return disk
 
 
 def state_of(database: MessageDatabase) -> State:

@@ -17,9 +17,19 @@ from pathlib import Path
 import pytest
 
 from oms_journal.journal.errors import DiskError, JournalError
-from oms_journal.journal.format.frames import FRAME_SIZE, FrameHeader, decode_frame
-from oms_journal.journal.format.headers import FileHeader, align, decode_header, encode_headers, xxh3
-from oms_journal.journal.format.records import MOVED, PROPERTIES, Record, decode_properties, decode_records, decode_set
+from oms_journal.journal.format.footer import Summary, decode_contents, decode_summary, trailer_size
+from oms_journal.journal.format.frames import FRAME_SIZE, GAP, FrameHeader, decode_frame
+from oms_journal.journal.format.headers import FRAMES_AT, HEADER_COPIES, FileHeader, decode_header, encode_headers, xxh3
+from oms_journal.journal.format.lockfile import Witness, witness_said
+from oms_journal.journal.format.records import (
+    MOVED,
+    PROPERTIES,
+    VALUE_HEAD_BYTES,
+    Record,
+    decode_properties,
+    decode_records,
+    decode_set,
+)
 from oms_journal.journal.names import FOUND, LOCK
 from oms_journal.journal.operations import Operation
 from oms_journal.recovery.report import FileReport
@@ -43,6 +53,11 @@ class Piece:
     is_whole: bool = True  # False: its bytes were damaged when it was read, as somebody has noted
     is_moved: bool = False  # a message that clean-up has written again, under its own number
 
+    @property
+    def is_short_value(self) -> bool:
+        """Say whether a footer has all of it."""
+        return bool(self.key) and len(self.value) <= VALUE_HEAD_BYTES
+
 
 @dataclass(frozen=True, slots=True)
 class FrameAt:
@@ -56,6 +71,7 @@ class FrameAt:
     pieces: tuple[Piece, ...] = ()
     removed: tuple[int, ...] = ()
     dropped: tuple[str, ...] = ()
+    is_gap: bool = False  # what an earlier repair has put in the place of frames that were lost
 
 
 @dataclass(slots=True)
@@ -65,8 +81,10 @@ class Store:
     files: dict[str, bytes]
     account: Account
     frames: list[FrameAt] = field(default_factory=list)
+    witness: Witness | None = None  # what the lock file says
 
     def __post_init__(self) -> None:
+        self.witness = self.witness or witness_said(self.files.get(LOCK, b""))
         for name in self.data_files():
             self.frames += _frames(name, self.files[name])
 
@@ -99,6 +117,18 @@ class Store:
 
     def frames_of(self, name: str) -> list[FrameAt]:
         return [frame for frame in self.frames if frame.name == name]
+
+    def is_sealed(self, name: str) -> bool:
+        """Say whether a file has a footer, which tells what its frames did."""
+        return self.frames_of(name)[-1].end < len(self.files[name].rstrip(b"\0"))
+
+    def rotted(self, *frames: FrameAt, pieces: Collection[Piece] = ()) -> State:
+        """Return what is there when frames cannot be read, and bytes of others, where footers tell what they did."""
+        told = [frame for frame in frames if self.is_sealed(frame.name)]
+        sealed = [piece for frame in self.frames if self.is_sealed(frame.name) for piece in frame.pieces]
+        damaged = [*pieces, *(piece for frame in told for piece in frame.pieces)]
+        gone = [piece for piece in damaged if not (piece.is_short_value and piece in sealed)]
+        return self.state(lost=[frame for frame in frames if frame not in told], damaged=gone)
 
     def state(self, *, lost: Collection[FrameAt] = (), damaged: Collection[Piece] = ()) -> State:
         """Return what is there without the lost frames; what is damaged cannot be read, and hides what it replaced."""
@@ -178,14 +208,17 @@ def _fill(writer: Writer, database: Unattended, chance: random.Random) -> None:
 
 def headers_of(data: bytes) -> FileHeader:
     """Return what the first good copy of the header says: a power cut may have torn one."""
-    return next(found for at in (0, 512) if isinstance(found := decode_header(data[at : at + 256]), FileHeader))
+    return next(found for at in HEADER_COPIES if isinstance(found := decode_header(data[at : at + 256]), FileHeader))
 
 
 def _frames(name: str, data: bytes) -> Iterator[FrameAt]:
     header = headers_of(data)
-    offset = header.start()
-    while (frame := _frame(data, offset, header) or _frame(data, align(offset, header.alignment), header)) is not None:
-        offset = frame.offset
+    offset = FRAMES_AT
+    while (frame := _frame(data, offset, header)) is not None:
+        if frame.flags & GAP:
+            yield from _told(name, data, frame)
+            offset = frame.end
+            continue
         records = list(decode_records(data[frame.records]))
         pieces = tuple(_pieces(data, frame, records))
         removed = [
@@ -200,8 +233,44 @@ def _frames(name: str, data: bytes) -> Iterator[FrameAt]:
         offset = frame.end
 
 
+def _told(name: str, data: bytes, gap: FrameHeader) -> Iterator[FrameAt]:
+    """Yield what a gap stands for: what the footer says that the frames did which were lost."""
+    body, size = gap.offset + FRAME_SIZE + gap.meta, trailer_size(data)  # what fills it is nobody's
+    summary = decode_summary(data[len(data) - size :], identity=None) if size is not None else None
+    if not isinstance(summary, Summary):
+        yield FrameAt(name, gap.offset, body, gap.end, gap.synced, is_gap=True)
+        return
+    contents = decode_contents(data[len(data) - summary.size :], summary)
+    columns = {column: contents.columns[column].tolist() for column in ("kind", "name", "number", "count", "offset")}
+    flags, sizes, sets = (
+        *(contents.columns[name].tolist() for name in ("flags", "size")),
+        iter(contents.removal_sets()),
+    )
+    pieces: list[Piece] = []
+    removed: list[int] = []
+    dropped: list[str] = []
+    for kind, text, number, count, offset, size, flag in zip(*columns.values(), sizes, flags, strict=True):
+        key, is_removal = contents.names[text].decode(), kind in (Operation.DELIVER, Operation.DELETE)
+        numbers = next(sets).tolist() if is_removal and size else [number]
+        if not gap.offset <= offset < gap.end:
+            continue
+        assert len(numbers) == count or not is_removal
+        if kind == Operation.ADD:
+            content, is_moved = Content(key, b""), bool(flag & MOVED)
+            pieces.append(Piece(gap.end, gap.end, number, content, is_whole=False, is_moved=is_moved))
+        elif kind == Operation.PUT:
+            value = contents.short_value(key.encode(), offset)
+            pieces.append(Piece(gap.end, gap.end, key=key, value=value or b"", is_whole=value is not None))
+        elif kind == Operation.DROP:
+            dropped.append(key)
+        else:
+            removed += numbers
+    done = tuple(pieces), tuple(removed), tuple(dropped)
+    yield FrameAt(name, gap.offset, body, gap.end, gap.synced, *done, is_gap=True)
+
+
 def _frame(data: bytes, offset: int, header: FileHeader) -> FrameHeader | None:
-    frame = decode_frame(data, offset, identity=header.identity)
+    frame = decode_frame(data, offset, sequence=header.sequence, identity=header.identity)
     return frame if isinstance(frame, FrameHeader) else None
 
 
@@ -234,7 +303,7 @@ def archives_in(disk: SimulatedDisk, directory: Path = SPOOL) -> dict[str, bytes
 def with_header(data: bytes, **changes: object) -> bytes:
     """Return the file with another header and no footer."""
     header = dataclasses.replace(headers_of(data), **changes)  # type: ignore[arg-type]
-    return encode_headers(header) + data[header.start() :]
+    return encode_headers(header) + data[FRAMES_AT:]
 
 
 def report_on(disk: SimulatedDisk, name: str) -> FileReport:

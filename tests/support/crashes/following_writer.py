@@ -10,7 +10,7 @@ import time
 
 from oms_journal import MessageDatabase
 
-FILE_BYTES = 6000
+FILE_BYTES = 9584
 PAUSE_SECONDS = 0.002  # a few hundred commits a second are enough
 QUEUES = ("orders", "bills")
 

@@ -108,6 +108,9 @@ class SimulatedFile:
                 raise failure(errno.EIO, self._path)
             return self._file.read(offset, offset + size)
 
+    def read_now(self, size: int, offset: int) -> bytes:
+        return self.read(size, offset)
+
     def read_into(self, buffer: memoryview, offset: int) -> int:
         data = self.read(len(buffer), offset)
         buffer[: len(data)] = data
@@ -160,11 +163,15 @@ class SimulatedLock:
         with self._device.guard:
             return self._device.locks.setdefault((self._path, byte), self) is self
 
-    def is_there(self) -> bool:
-        return True
+    def begins(self, line: bytes) -> bool | None:
+        return self.read(len(line)) == line
 
     def is_locked(self, byte: int) -> bool:
         return self._device.locks.get((self._path, byte), self) is not self
+
+    def is_locked_anywhere(self) -> bool:
+        locks = self._device.locks.items()
+        return any(path == self._path and holder is not self for (path, _), holder in locks)
 
     def close(self) -> None:
         locks = self._device.locks

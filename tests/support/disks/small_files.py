@@ -4,7 +4,7 @@ from pathlib import Path
 
 from oms_journal import MessageDatabase
 
-SMALL = 4096  # bytes of a data file
+SMALL = 7680  # bytes of a data file
 MODEST = "1M"  # of one whose size says nothing: its directory keeps 3 MiB in reserve, and not 51 as by default
 
 

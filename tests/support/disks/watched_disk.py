@@ -23,6 +23,7 @@ class WatchedFile:
         self._file = file
         self.write = file.write
         self.read = file.read
+        self.read_now = file.read_now
         self.read_into = file.read_into
         self.size = file.size
         self.truncate = file.truncate
@@ -121,3 +122,34 @@ class HandClock:
 
     def advance(self, seconds: float) -> None:
         self.now += round(seconds * 1_000_000)
+
+
+class CountingDisk(WatchedDisk):
+    """The operating system's, with a count of the bytes that are read from files opened for reading."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.syncs = False
+        self.bytes_read = 0
+
+    def open(self, path: Path, *, writable: bool = False) -> DiskFile:
+        file = super().open(path, writable=writable)
+        return file if writable else _CountedFile(self, path, file)
+
+
+class _CountedFile(WatchedFile):
+    def __init__(self, disk: CountingDisk, path: Path, file: DiskFile) -> None:
+        super().__init__(disk, path, file)
+
+        def counted(data: bytes) -> bytes:
+            disk.bytes_read += len(data)
+            return data
+
+        def read_into(buffer: memoryview, offset: int) -> int:
+            count = file.read_into(buffer, offset)
+            disk.bytes_read += count
+            return count
+
+        self.read = lambda size, offset: counted(file.read(size, offset))
+        self.read_now = lambda size, offset: counted(file.read_now(size, offset))
+        self.read_into = read_into

@@ -16,7 +16,8 @@ from oms_journal.analysis.schema import Wanted
 from oms_journal.analysis.storage import locate
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.records import encode_properties
-from oms_journal.journal.reading.dump import DumpedOperation, dump
+from oms_journal.journal.reading.dump import DumpedOperation
+from oms_journal.recovery.dump import dump
 from tests.support.journals.plain_rows import database_of, signed
 
 Row = dict[str, Any]
@@ -100,10 +101,18 @@ def _row(database: str, operation: DumpedOperation) -> Row:
         **{name: getattr(operation, name) for name in ("queue", "key", "time", "moved", "producer", "length", "file")},
         "first_time": operation.first_time if is_add else None,
         "hash": None if operation.payload is None else signed(xxhash.xxh3_64_intdigest(operation.payload)),
+        **{name: _shown(getattr(operation.terms, name)) for name in ("due", "expiry")},
+        "attempts": operation.terms.attempts,
+        "group": None if operation.terms.group is None else operation.terms.group.decode(),
         "properties": None if operation.damaged else properties,
         "payload": payload,
         "properties_length": len(encode_properties(properties)) if properties is not None else None,
     }
+
+
+def _shown(time: int | None) -> int | None:
+    """Return the nearest time that Spark can show."""
+    return None if time is None else min(max(time, schema.TIME_MIN), schema.TIME_MAX)
 
 
 def comparable(found: Iterable[Row]) -> list[Row]:

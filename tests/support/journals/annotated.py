@@ -7,8 +7,7 @@ What stands behind a `#` is a comment. The names are those of the format's own t
 """
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 from oms_journal.journal.format import footer, headers, records
 from oms_journal.journal.format.contents import COLUMNS
@@ -23,7 +22,7 @@ _LINE_BYTES = 16
 _ZEROS_MIN = 25  # so many zeros in a row are written as a run
 _OPAQUE = {"magic", "database", "parent", "checksum", "chain", "identity", "file checksum", "footer checksum"}
 _SIGNED = {"created", "time"}
-_RANGES = ("time", "added", "removed", "commit", "offset", "first time", "reserved", "reserved", "reserved")
+_RANGES = ("time", "added", "removed", "commit", "offset", "first time")
 
 
 def as_bytes(text: str) -> bytes:
@@ -55,11 +54,9 @@ class _Annotator:
         assert isinstance(header, FileHeader)
         limit = self._data.rfind(footer.MAGIC)
         span = Span(
-            path=Path("omsmsg"),
+            sequence=header.sequence,
             identity=header.identity,
-            start=header.start(),
             limit=limit if limit > 0 else len(self._data),
-            alignment=header.alignment,
         )
         for copy in headers.HEADER_COPIES:
             yield from self._zeros_up_to(copy)
@@ -127,15 +124,19 @@ class _Annotator:
             yield from self._take(len(record.set_bytes), "set")
         yield from self._take(len(record.name), f"name {record.name.decode()}")
         yield from self._take(len(record.producer), f"producer {record.producer.decode()}")
+        for group in record.terms.groups:
+            yield from self._take(len(group), f"group {group.decode()}")
         yield from self._padding(start + (self._at - start + 7) // 8 * 8)
 
     def _add_columns(self, record: Record) -> Iterator[str]:
-        columns = [("checksum of message", record.checksums, 8), ("hash of payload", record.hashes, 8)]
+        columns: list[tuple[str, Sequence[int], int]] = [("checksum of message", record.checksums, 8)]
         columns += [("number", record.numbers, 8), ("first time", record.first_times, 8)]
+        columns += [("due", record.terms.due, 8), ("expiry", record.terms.expiry, 8)]
         columns += [("size", record.sizes, 4), ("properties", record.property_sizes, 4)]
+        columns += [("attempts", record.terms.attempts, 4), ("size of group", list(map(len, record.terms.groups)), 1)]
         for name, values, size in columns:
             for value in values:
-                is_hash = " of " in name
+                is_hash = name.startswith("checksum")
                 yield from self._take(size, name if is_hash else f"{name} {value}")
 
     def _payloads(self, record: Record) -> Iterator[str]:
@@ -168,7 +169,7 @@ class _Annotator:
         yield f"# <{self._at}> directory"
         names = dict(enumerate(COLUMNS, start=1))
         names |= {footer.NAMES: "names", footer.PRODUCERS: "producers"}
-        names |= {footer.SETS: "sets", footer.VALUE_HEADS: "value heads"}
+        names |= {footer.SETS: "sets", footer.VALUE_HEADS: "value heads", footer.GROUPS: "groups"}
         found: list[tuple[str, int, int, int]] = []
         while len(found) < len(names):
             number, width, base, step, size = footer.ENTRY.unpack_from(self._data, self._at)

@@ -1,4 +1,4 @@
-"""The tables that describe the format: in the docstrings of the modules, and in docs/reference/format.md.
+"""The tables that describe the format: in the docstrings of the modules, and in the pages of docs/reference/format.
 
 A docstring's table is an indented block whose first line names the columns; a cell begins where its
 column's name does, and a line that only goes on has nothing in front of its last cell.
@@ -13,7 +13,7 @@ from tests.support.project import REPOSITORY
 
 Rows = list[tuple[str, ...]]
 
-FORMAT = REPOSITORY / "docs" / "reference" / "format.md"
+PAGES = tuple(REPOSITORY / "docs" / "reference" / "format" / f"{page}.md" for page in ("bytes", "reading", "opening"))
 _HEADINGS = {"field", "file", "kind", "column", "part", "id", "operation"}  # what a table's first column is called
 
 
@@ -53,7 +53,7 @@ def _plain(cell: str) -> str:
 
 
 def as_markdown(rows: Rows) -> str:
-    """Return a table as docs/reference/format.md shows it."""
+    """Return a table as the pages of docs/reference/format show it."""
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "| " + " | ".join("---" for _ in rows[0]) + " |", *lines[1:]]) + "\n"
 

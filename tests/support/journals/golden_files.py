@@ -11,12 +11,13 @@ import numpy as np
 from oms_journal.index.held import KEY_PREFIX as HELD_KEY_PREFIX
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.headers import ALIGNMENT_MIN, Ending, xxh3
-from oms_journal.journal.format.records import MOVED, WHOLE_COMMIT, Added, encode_properties
+from oms_journal.journal.format.records import MOVED, WHOLE_COMMIT, Added, TermColumns, encode_properties
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.reading.dump import Dumped, DumpedDamage, dump
+from oms_journal.journal.reading.dump import Dumped, DumpedDamage
 from oms_journal.journal.writing.draft import CommitBuilder, Draft
 from oms_journal.journal.writing.log import Journal, JournalSettings, Opening
+from oms_journal.recovery.dump import dump
 from oms_journal.recovery.startup import recover
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden"
@@ -45,9 +46,9 @@ def journal(
 
 def write(journal: Journal, *commits: Compose) -> None:
     """Write the commits as one group; an empty one vouches."""
-    formed = journal.form([_draft(commit) for commit in commits])
-    assert formed.group is not None and not formed.rest
-    journal.write(formed.group)
+    group = journal.form([_draft(commit) for commit in commits])
+    assert not group.rest and not group.refused
+    journal.write(group)
 
 
 def _draft(commit: Compose) -> Draft:
@@ -76,12 +77,13 @@ def _everything(directory: Path) -> None:
     writing = journal(directory, next_message=1000)
     write(writing, add(b"orders", b"plain"), add(b"orders", b"a", b"", b"three"))
     write(writing, _with_properties, _with_producer, _whole_commit)
+    write(writing, _on_terms)
     write(writing, _removals, _keys)
     write(writing, _moved)
     write(writing, vouch)
     writing.roll_at_next_commit()
     write(writing, add("größe".encode(), b"in the next file"))
-    write(writing, lambda composer: composer.remove(Operation.DELIVER, "größe".encode(), _numbers(1011)))
+    write(writing, lambda composer: composer.remove(Operation.DELIVER, "größe".encode(), _numbers(1015)))
     writing.seal_all()
     writing.close(seal=False)
 
@@ -100,8 +102,25 @@ def _with_producer(composer: CommitBuilder) -> None:
 
 def _whole_commit(composer: CommitBuilder) -> None:
     composer.add(Added(queue=b"orders", payloads=[b"first"], producer=b"batch-9", flags=WHOLE_COMMIT))
-    composer.add(Added(queue=b"bills", payloads=[b"second", b"third"]))
+    composer.add(Added(queue=b"bills", payloads=[b"second", b"third"], producer=b"batch-9", flags=WHOLE_COMMIT))
     composer.put(b"batch", b"9")
+
+
+def _on_terms(composer: CommitBuilder) -> None:
+    later = START + 3_600_000_000
+    composer.add(Added(queue=b"orders", payloads=[b"later"], terms=TermColumns(due=[later])))
+    composer.add(
+        Added(
+            queue=b"orders",
+            payloads=[b"one of two", b"alone", b"the other"],
+            terms=TermColumns(
+                due=[later, later + 1, -1],
+                expiry=[-(1 << 63), (1 << 63) - 1, later],
+                attempts=[0, 3, (1 << 32) - 1],
+                groups=["größe 7".encode(), b"", "größe 7".encode()],
+            ),
+        )
+    )
 
 
 def _removals(composer: CommitBuilder) -> None:
@@ -125,6 +144,7 @@ def _moved(composer: CommitBuilder) -> None:
         flags=MOVED,
         numbers=[12, 10],
         first_times=[START - 3_600_000_000, -1],
+        terms=TermColumns(attempts=[1, 2], groups=[b"g", b"h"]),
     )
     composer.add(moved)
     composer.put(b"old key", b"old value", moved=True)
@@ -206,7 +226,9 @@ def as_told(dumped: Iterable[Dumped]) -> Iterator[dict[str, object]]:
         values = {field.name: (getattr(one, field.name), field.default) for field in fields(one)}
         values["payload"] = (None if one.payload is None else one.payload.decode("latin-1"), None)
         values["first_time"] = (one.first_time, one.time)
-        del values["file"]
+        values |= {name: (value, None) for name, value in one.terms._asdict().items()}
+        values["group"] = (None if one.terms.group is None else one.terms.group.decode(), None)
+        del values["file"], values["terms"]
         yield {name: value for name, (value, default) in values.items() if value != default and value != {}}
 
 

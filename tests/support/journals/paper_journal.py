@@ -5,6 +5,7 @@ files, thousands of times a second.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from oms_journal.database.drafting import Drafting
@@ -12,13 +13,14 @@ from oms_journal.database.encode import Encoder
 from oms_journal.database.ledger import IndexChanges, Ledger
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.live import Index
+from oms_journal.index.readiness import Moment
 from oms_journal.journal.format.contents import Contents, ContentsBuilder
-from oms_journal.journal.format.headers import HEADERS_SIZE
+from oms_journal.journal.format.headers import FRAMES_AT
 from oms_journal.journal.format.records import MOVED, Added, encode_properties
 from oms_journal.journal.reading.message import Message
 from oms_journal.journal.writing.draft import CommitBuilder, Draft
-from oms_journal.journal.writing.groups import AnyDraft, form
-from oms_journal.journal.writing.single import WritePosition
+from oms_journal.journal.writing.groups import form
+from oms_journal.journal.writing.single import PlainAdds, WritePosition
 
 
 class PaperJournal:
@@ -27,31 +29,32 @@ class PaperJournal:
     def __init__(self, *, alignment: int = 8) -> None:
         self.now = 1_700_000_000_000_000
         self.ledger = Ledger(Index(WindowBounds()))
-        self.drafting = Drafting(self.ledger, Encoder(self.ledger, 6_144_000), lambda: self.now)
+        encode = Encoder(self.ledger, 6_144_000)
+        self.drafting = Drafting(self.ledger, encode, lambda: self.now, lambda: Moment(self.now, self.now))
         self.files: dict[int, ContentsBuilder] = {1: ContentsBuilder()}
-        self.ends: dict[int, int] = {1: HEADERS_SIZE}
+        self.ends: dict[int, int] = {1: FRAMES_AT}
         self.place = WritePosition(
             identity=77,
             sequence=1,
-            owner=1,
             alignment=alignment,
-            offset=HEADERS_SIZE,
+            offset=FRAMES_AT,
             synced=0,
             next_message=1,
             next_commit=1,
         )
 
-    def commit(self, drafts: Sequence[AnyDraft]) -> list[AnyDraft]:
+    def commit(self, drafts: Sequence[Draft]) -> list[Draft]:
         """Write the drafts as one group; return those that were written. The others know why not."""
         self.now += 1000
         admitted = [draft for draft in drafts if self.ledger.admit(draft)]
         if admitted:
             group = form(self.place, admitted, time=self.now)
             builder = self.files[self.place.sequence]
-            builder.add_plain(group.offsets, group.heads)
+            builder.add_many(group.offsets, group.heads)
             for draft in admitted:
-                if isinstance(draft, Draft) and draft.value_heads:
-                    builder.add_value_heads(draft.value_heads)
+                if not isinstance(draft, PlainAdds):
+                    builder.add_value_heads(draft.shape.value_heads)
+                    builder.add_payload_hashes(draft.shape.payload_hashes)
             self.ledger.apply(group)
             self.place.offset = self.place.synced = self.ends[self.place.sequence] = group.end
             self.place.next_message, self.place.next_commit = group.next_message, group.next_commit
@@ -60,12 +63,12 @@ class PaperJournal:
 
     def roll(self) -> None:
         """Begin the next file."""
-        self.place.sequence += 1
-        self.place.identity += 1
-        self.place.offset = HEADERS_SIZE
-        self.place.synced = 0
+        place = self.place
+        self.place = replace(
+            place, sequence=place.sequence + 1, identity=place.identity + 1, offset=FRAMES_AT, synced=0
+        )
         self.files[self.place.sequence] = ContentsBuilder()
-        self.ends[self.place.sequence] = HEADERS_SIZE
+        self.ends[self.place.sequence] = FRAMES_AT
 
     def contents(self) -> dict[int, Contents]:
         return {sequence: builder.build(self.ends[sequence]) for sequence, builder in self.files.items()}

@@ -14,7 +14,8 @@ from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.format.records import encode_properties
 from oms_journal.journal.reading.datafile import DataFile
-from oms_journal.journal.reading.dump import DumpedOperation, dump, sequence_of
+from oms_journal.journal.reading.dump import DumpedOperation, sequence_of
+from oms_journal.recovery.dump import dump
 
 Answer = list[dict[str, Any]]
 _TIME = pa.timestamp("us", tz="UTC")

@@ -31,7 +31,7 @@ from tests.support.disks.watched_disk import HandClock, WatchedDisk
 Person = tuple[str, str]  # USER-ID and TOKEN
 T = TypeVar("T")
 SECOND = 1_000_000
-SMALL = 12_000  # bytes of a data file
+SMALL = 15_584  # bytes of a data file
 SERVICES = (("GAME", "CHESS", "BLACK"), ("BANK", "PAY/MENT~S", "BOOK"), ("<b>", "Übung", "a b"))
 TOPICS = ("NEWS", "a/b")
 WHITES = (("WHITE", "T1"), ("WHITE", "T2"), ("ÉMILE", ""))

@@ -13,7 +13,7 @@ QUEUES = ("orders", "bills", "Grüße: 'quoted'\n<b>")
 KEYS = ("state", "subscription/1", "subscription/2", "zähler")
 PRODUCERS = ("p1", "p2", "p3")
 PAYLOADS = (b"", b"same", b"other", bytes(700))
-SMALL = 6000  # bytes of a data file
+SMALL = 9584  # bytes of a data file
 DUPLICATE_SECONDS = 5.0  # the database forgets an identifier after so long
 LONGER_SECONDS = 30.0  # also where the clock has been set back
 

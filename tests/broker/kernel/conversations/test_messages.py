@@ -14,11 +14,6 @@ SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
-@pytest.fixture
 def client(desk: Desk) -> Person:
     return Person(desk, "CLIENT", caller=1, logs_on=False)
 

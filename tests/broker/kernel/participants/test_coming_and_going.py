@@ -11,23 +11,6 @@ from tests.support.broker.kernel_desk import CHESS, Desk, Person, attributes
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
 
 
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
-@pytest.fixture
-def white(desk: Desk) -> Person:
-    return Person(desk, "WHITE", "PC1", caller=1)
-
-
-@pytest.fixture
-def black(desk: Desk) -> Person:
-    black = Person(desk, "BLACK", "PC2", caller=2)
-    assert black.register().code is Code.OK
-    return black
-
-
 def test_units_of_work_need_a_logon(desk: Desk, black: Person) -> None:
     nobody = Person(desk, "NOBODY", caller=5, logs_on=False)
     assert nobody.send(b"x").code is Code.LOGON_REQUIRED

@@ -10,13 +10,13 @@ from oms_journal.broker.durations import (
     NEVER,
     NO,
     YES,
-    Clocks,
     duration_text,
     ends,
     parse_duration,
     parse_wait,
     status_lifetime,
 )
+from oms_journal.broker.kernel.state.clock import Clocks
 from oms_journal.broker.records import UOW, Flag, Status, UowRecord
 
 MINUTE = 60 * MICROSECONDS

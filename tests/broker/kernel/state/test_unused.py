@@ -22,7 +22,10 @@ from oms_journal.broker.kernel.tables.order import KeyedOrder
 from oms_journal.broker.records import Status
 from oms_journal.broker.store.latencies import Latencies
 from tests.support.broker.kernel_desk import Desk, Fields, Person, Said, attributes
+from tests.support.heap import old_heap_frozen as old_heap_frozen
 from tests.support.servers.stomp_desk import StompDesk
+
+pytestmark = pytest.mark.usefixtures("old_heap_frozen")
 
 COUNT = 2_500  # of all uses together
 KEPT = 5  # names that stay though nothing is left of them, here

@@ -18,11 +18,6 @@ DURABLE, COMMIT, BACKOUT = Option.DURABLE, Option.COMMIT, Option.BACKOUT
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
-@pytest.fixture
 def paper(desk: Desk) -> Person:
     return Person(desk, "PAPER", "P", caller=1)
 

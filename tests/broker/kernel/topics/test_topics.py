@@ -39,11 +39,6 @@ def control(person: Person, option: Option, said: Said | None = None, **fields: 
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
-@pytest.fixture
 def paper(desk: Desk) -> Person:
     return Person(desk, "PAPER", "P", caller=1)
 

@@ -14,23 +14,6 @@ from tests.support.broker.kernel_desk import CHESS, T0, Desk, Person, attributes
 SYNC, COMMIT = Option.SYNC, Option.COMMIT
 
 
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
-@pytest.fixture
-def white(desk: Desk) -> Person:
-    return Person(desk, "WHITE", "PC1", caller=1)
-
-
-@pytest.fixture
-def black(desk: Desk) -> Person:
-    black = Person(desk, "BLACK", "PC2", caller=2)
-    assert black.register().code is Code.OK
-    return black
-
-
 # Sending.
 
 

@@ -22,8 +22,9 @@ from oms_journal.broker.block_json import REPLY_FIELDS, REQUEST_FIELDS
 from tests.support.servers.guarded_server import PASSWORDS, Files
 from tests.support.servers.stomp_server import Serving
 from tests.support.servers.web_place import WebPlace
+from tests.support.sweeps import split
 
-EXAMPLES = 25  # of each operation and of each way to be asked; a fifth of it for each information object
+FEW, MANY = 12, 25  # examples of each operation and of each way to be asked; a fifth of it for each information object
 WITH_IDENTIFIERS = {"PSF", "UOW", "CONVERSATION", "PUBLICATION"}  # by which their rows are in order
 
 
@@ -142,9 +143,10 @@ COMMON = {"call", "leave", "openapi", "informationObjects", "command", "commands
 OURS = COMMON | {"information"}
 
 
+@pytest.mark.parametrize("count", split([FEW], [MANY]))
 @pytest.mark.parametrize("mode", list(GenerationMode))
-def test_the_server_does_what_the_document_says(place: WebPlace, mode: GenerationMode) -> None:
-    statuses = played(place.url, document(place), mode, EXAMPLES)
+def test_the_server_does_what_the_document_says(place: WebPlace, mode: GenerationMode, count: int) -> None:
+    statuses = played(place.url, document(place), mode, count)
 
     assert set(statuses) == OURS or mode is GenerationMode.NEGATIVE
     assert statuses.keys() >= {"call", "command", "information"}
@@ -163,7 +165,7 @@ def test_a_server_with_users_does_what_the_document_says_and_only_for_them(
     place: WebPlace, guarded: Serving, user: str, mode: GenerationMode
 ) -> None:
     auth = (user, PASSWORDS[user]) if user else None
-    statuses = played(f"http://127.0.0.1:{guarded.http_port}", document(place), mode, EXAMPLES // 5, auth)
+    statuses = played(f"http://127.0.0.1:{guarded.http_port}", document(place), mode, MANY // 5, auth)
 
     assert statuses.keys() >= {"call", "command", "information"} and statuses.keys() <= OURS
     for name, seen in statuses.items():

@@ -179,9 +179,17 @@ def test_without_a_store_there_is_nothing_to_clean_up() -> None:
         assert (refused["code"], "PSTORE=NO" in refused["text"]) == (CommandCode.CANNOT_EXECUTE, True)
 
 
+def test_a_store_in_sqlite_tells_its_files_and_leaves_its_syncs_out_of_the_metrics(tmp_path: Path) -> None:
+    with WebPlace(tmp_path, pstore_type="SQLITE") as place:
+        send(place)
+        assert [each["bytes"] > 0 for each in rows(place, "FILES")] == [True]
+        assert "oms_store_files" in (found := families(place))
+        assert "oms_store_sync_seconds" not in found
+
+
 def test_a_full_store_is_not_ready_from_its_start_on_and_says_why(place: WebPlace) -> None:
     disk = SimulatedDisk()
-    options = Options(max_data_file_size=4096, cleanup_interval=0)
+    options = Options(max_data_file_size=7680, cleanup_interval=0)
     store = JournalStore.open(Path("/spool"), options, disk=disk)
     store.commit(Changes(adds=[NewMessage("q", b"x")]))
     store.close()
@@ -472,8 +480,10 @@ def test_metrics_are_what_their_own_parser_reads(place: WebPlace) -> None:
     assert value("oms_service_uows_completed_total", end="processed") == 1
     assert value("oms_store_connected") == value("oms_broker_active") == 1
     assert value("oms_commit_group_seconds_count") == value("oms_commit_group_seconds_bucket", le="+Inf") > 0
-    buckets = [each.value for each in found["oms_commit_group_seconds"].samples if each.name.endswith("_bucket")]
-    assert buckets == sorted(buckets)
+    assert value("oms_store_sync_seconds_count") == value("oms_store_sync_seconds_bucket", le="+Inf") > 0
+    for name in ("oms_commit_group_seconds", "oms_store_sync_seconds"):
+        buckets = [each.value for each in found[name].samples if each.name.endswith("_bucket")]
+        assert buckets == sorted(buckets)
     for family in found.values():
         assert family.documentation and family.type in ("gauge", "counter", "histogram")
         assert family.name.startswith(("oms_", "process_"))

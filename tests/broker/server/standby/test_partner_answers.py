@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,17 @@ async def by_standby(attributes: Any) -> dict[str, Any]:
 
 async def by_mover(attributes: Any) -> dict[str, Any]:
     return await Partner(attributes, "load").ask("hello", {})
+
+
+def test_a_closed_port_is_told_from_a_partner_that_cannot_be_reached() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(PartnerSilent) as found:
+        asyncio.run(by_standby(built_in(partner_cluster_address=f"127.0.0.1:{port}:TCP")))
+    assert found.value.is_closed
+
+    found_wrong, _ = asyncio.run(answered(HEAD + b"Content-Length: 1\r\n", b"x", by_standby))
+    assert isinstance(found_wrong, PartnerSilent) and not found_wrong.is_closed
 
 
 @pytest.mark.parametrize("asking", [by_standby, by_mover])

@@ -40,6 +40,17 @@ def test_the_table_holds_for_every_ping_that_is_not_answered(
     assert watch.verdict(now) is expected
 
 
+def test_a_partner_whose_port_is_closed_while_its_owner_is_alive_is_being_stopped() -> None:
+    watch = PartnerWatch(INTERVAL, 0.0)
+    watch.hear(0.0)
+    watch.look(holder(count=5), INTERVAL)
+    watch.is_closed = True
+    assert watch.verdict(INTERVAL) is Verdict.ENDING
+    assert watch.verdict(2 * INTERVAL) is Verdict.PASS, "its owner gives no sign of life any more"
+    watch.look(holder(is_open=False), 2 * INTERVAL)
+    assert watch.verdict(2 * INTERVAL) is Verdict.TAKE
+
+
 def test_a_store_that_cannot_be_seen_is_not_taken_over() -> None:
     watch = PartnerWatch(INTERVAL, 0.0)
     assert watch.verdict(10 * INTERVAL) is Verdict.UNSEEN

@@ -11,7 +11,7 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.server.runtime.limits import FrameLimits, StompLimits
 from oms_journal.broker.server.stomp.frames import V12, Frame, encode_frame
-from oms_journal.broker.server.stomp.listener import StompListener
+from oms_journal.broker.server.stomp.listener import StompConnection, StompListener
 from tests.broker.server.stomp.test_frames import HOSTILE
 from tests.support.servers.stomp_server import Serving, Wire
 
@@ -199,6 +199,20 @@ def test_who_does_not_hang_up_after_its_error_holds_up_no_stop(tmp_path: Path) -
         assert not place.listener.connections
 
     placed(tmp_path, StompLimits(linger_seconds=3600, stop_seconds=3600), script)
+
+
+def test_who_was_accepted_just_before_a_stop_is_told_why_there_is_one(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        place.listener.ending = "another broker has taken over"
+        await place.listener.stop()
+        ours, theirs = socket.socketpair()
+        await asyncio.get_running_loop().create_connection(lambda: StompConnection(place.listener), sock=ours)
+        peer = Peer(*await asyncio.open_connection(sock=theirs))
+        said = await peer.error()
+        assert "\nmessage:02150148 Broker not active or not reachable: another broker has taken over\n" in said
+        peer.close()
+
+    placed(tmp_path, StompLimits(), script)
 
 
 def test_who_does_not_hang_up_after_its_error_takes_nobodys_place(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Commands on a queue that several processes use: serve."""

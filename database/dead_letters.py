@@ -1,0 +1,55 @@
+"""What a dead letter says of itself: why, when, how often, and which queue it comes from.
+
+It stands in properties with reserved names, beside those of the message. Where they do not fit within 64 KiB, the
+reason is shortened, and then the reserved ones are left out, the least telling first: a message is never cut.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from oms_journal.index.returned import REASON_BYTES_MAX, Return, shortened
+from oms_journal.journal.format.records import encode_properties
+from oms_journal.journal.operations import PROPERTIES_BYTES_MAX
+from oms_journal.journal.reading.message import Message
+
+QUEUE = "dead-letter.queue"  # that it comes from
+ATTEMPTS = "dead-letter.attempts"
+REASON = "dead-letter.reason"
+TIME = "dead-letter.time"  # when it was moved, as 2026-01-31T12:00:00.000000+00:00
+NUMBER = "dead-letter.number"  # that it had there
+RESERVED = (QUEUE, ATTEMPTS, REASON, TIME, NUMBER)
+
+
+def dead_letter_properties(message: Message, entry: Return, now: int) -> bytes:
+    """Return the properties of a message as a dead letter, encoded, at most 64 KiB."""
+    told = {
+        QUEUE: message.queue,
+        ATTEMPTS: str(entry.attempts),
+        REASON: entry.reason,
+        TIME: datetime.fromtimestamp(now / 1e6, UTC).isoformat(timespec="microseconds"),
+        NUMBER: str(message.number),
+    }
+    own = without_reserved(message.properties)
+    room = PROPERTIES_BYTES_MAX - encoded_size(own) - encoded_size({**told, REASON: ""})
+    told[REASON] = shortened(entry.reason, min(max(room, 0), REASON_BYTES_MAX))
+    while told and encoded_size(own) + encoded_size(told) > PROPERTIES_BYTES_MAX:
+        told.popitem()
+    return encode_properties({**own, **told})
+
+
+def without_reserved(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that a message had before it became a dead letter."""
+    return {name: value for name, value in properties.items() if name not in RESERVED}
+
+
+def encoded_size(properties: Mapping[str, str]) -> int:
+    """Return how many bytes properties take."""
+    return sum(2 + len(text.encode()) for pair in properties.items() for text in pair)
+
+
+def requeued(message: Message) -> tuple[str, bytes, dict[str, str] | None]:
+    """Return queue, payload and properties of the message that a dead letter was. ValueError."""
+    queue = message.properties.get(QUEUE)
+    if queue is None:
+        raise ValueError(f"message {message.number} of queue {message.queue!r} is no dead letter: it has no {QUEUE!r}")
+    return queue, message.payload, without_reserved(message.properties) or None

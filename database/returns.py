@@ -1,0 +1,135 @@
+"""What the journal says of messages that came back, and the way of those that came back too often.
+
+The number of attempts, the delay and the reason of a message that came back are written within a second, many in one
+commit. A message that came back `max_attempts` times moves to its dead-letter queue, in one commit of its own: it is
+there, or it is still here.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from oms_journal.database.consumers import Holding
+from oms_journal.database.dead_letters import dead_letter_properties
+from oms_journal.database.encode import Encoder
+from oms_journal.database.ledger import IndexChanges, Ledger
+from oms_journal.index.returned import Return, key_of, shortened
+from oms_journal.journal.errors import DiskFull, MessageDamaged, NoSuchMessage, NotUndelivered
+from oms_journal.journal.format.records import Added, TermColumns
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.reading.message import Message
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
+
+WRITTEN_MICROSECONDS = 1_000_000  # after so long at the latest the journal says what came back
+AWAY_MICROSECONDS = 60_000_000  # that a message stays away which cannot be moved to the dead letters
+RETURNED_MAX = 10_000  # of them in one commit
+_log = logging.getLogger("oms.database")
+
+
+class Returns:
+    """Messages that came back to one database. The alarm's thread calls what writes."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        encode: Encoder,
+        write: Callable[[Draft], object],
+        read: Callable[[int], Message],
+        clocks: tuple[Callable[[], int], Callable[[], int]],
+    ) -> None:
+        self._ledger = ledger
+        self._consumers = ledger.consumers
+        self._returned = ledger.index.returned
+        self._encode = encode
+        self._write = write
+        self._read = read
+        self._clock, self._steady = clocks  # one that people set, and one that nobody sets; both in microseconds
+        self._next_write: int | None = None  # when what has changed is written, None where nothing has
+
+    def entry(self, microseconds: int, reason: str) -> Return:
+        """Return what is said of a message that stays away for so long."""
+        return Return(0, self._clock() + microseconds if microseconds else 0, shortened(reason))
+
+    def next_write(self, now: int) -> int | None:
+        """Return when what has changed is to be written; None where nothing has."""
+        if not self._returned.changed:
+            return None
+        self._next_write = self._next_write or now + WRITTEN_MICROSECONDS
+        return self._next_write
+
+    def write_in_time(self, now: int) -> int | None:
+        """Write if it is time; return when it will be, None where nothing is to be written."""
+        if (when := self.next_write(now)) is not None and when <= now:
+            self._next_write = None
+            self.write()
+        return self.next_write(now)
+
+    def restore(self, in_hand: Sequence[int]) -> None:
+        """Have messages stay away that the journal says so of, and move those that came back too often.
+
+        What was in hand as a process died is durable on return: who dies again before it is written would count once.
+        """
+        with self._ledger.lock:
+            self._returned.note_death([number for number in in_hand if self._ledger.index.table.find(number)])
+        self.write()
+        with self._ledger.lock:
+            table, steady = self._ledger.index.table, self._steady()
+            now = max(self._clock(), self._ledger.index.newest_time)  # as for the terms that a message was added with
+            for number, entry in self._returned.entries.items():
+                place = table.queue_of(number)
+                assert place is not None, "what is gone was left out"
+                queue = table.queues.name(place)
+                dead = self._consumers.dead_letters(queue)
+                if dead is not None and entry.attempts >= dead.attempts_max:
+                    self._consumers.dead[number] = self._consumers.put_away(number, queue)
+                elif entry.due > now:
+                    self._consumers.put_away(number, queue, steady + entry.due - now)
+
+    def write(self, write: Callable[[Draft], object] | None = None) -> None:
+        """Commit what the journal does not say yet."""
+        returned, write = self._returned, write or self._write
+        while returned.changed:
+            with self._ledger.lock:
+                told = {number: returned.entries[number] for number in [*returned.changed][:RETURNED_MAX]}
+                values = {key_of(number): returned.value(number) for number in told}
+            builder = CommitBuilder()
+            for key, value in values.items():
+                builder.put(key, value)
+            draft = builder.draft()
+            draft.effect = IndexChanges(puts=[*values])
+            write(draft)
+            with self._ledger.lock:
+                for number, entry in told.items():
+                    if returned.entries.get(number) in (entry, None):
+                        returned.changed.pop(number, None)
+
+    def move_dead(self) -> None:
+        """Move what came back too often to the dead letters."""
+        consumers = self._consumers
+        for number, holding in list(consumers.dead.items()):
+            try:
+                self._move(number, holding)
+            except DiskFull as failure:  # a move adds a message: it comes again when there may be room
+                _log.error("message %d cannot be moved to the dead letters: %s", number, failure)
+                with self._ledger.lock:
+                    if self._ledger.taken.get(number) is holding:
+                        consumers.put_away(number, holding[0], self._steady() + AWAY_MICROSECONDS)
+            except (NotUndelivered, MessageDamaged, NoSuchMessage) as failure:
+                _log.error("message %d is not moved to the dead letters: %s", number, failure)
+            with self._ledger.lock:
+                consumers.dead.pop(number, None)
+
+    def _move(self, number: int, holding: Holding) -> None:
+        """Move a message to its dead-letter queue, in one commit."""
+        dead = self._consumers.dead_letters(holding[0])
+        assert dead is not None, "only a queue with dead letters has any"
+        message, entry = self._read(number), self._returned.entries.get(number, Return(0))
+        properties = dead_letter_properties(message, entry, self._clock())
+        queue, terms = self._encode.queue(dead.queue), TermColumns(attempts=(entry.attempts,))
+        builder = CommitBuilder()
+        builder.add(Added(queue.name, (message.payload,), (properties,), terms=terms))
+        builder.remove(Operation.DELETE, self._encode.queue(holding[0]).name, (number,))
+        builder.drop(key_of(number))
+        draft = builder.draft()
+        draft.runs, draft.removed = ((queue, (len(message.payload) + len(properties),)),), (number,)
+        draft.shape.is_strict, draft.effect = True, IndexChanges(drops=(key_of(number),))
+        self._write(draft)

@@ -1,0 +1,220 @@
+"""Messages that are in hand when their process dies: the one that kills it ends as a dead letter, and no other."""
+
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oms_journal import MessageDatabase, Options
+from oms_journal.database.hand_file import HandFile, in_hand
+from oms_journal.journal import names
+from tests.support.disks.faulty_disk import SimulatedDisk
+
+SPOOL = Path("/spool")
+
+
+class Worker:
+    """A process that dies of one payload, and is started again; each start takes what it can and works it off."""
+
+    def __init__(self, disk: SimulatedDisk, attempts_max: int) -> None:
+        self.disk = disk
+        self.options = Options(cleanup_interval=0, max_attempts=attempts_max, dead_letter="dead")
+        self.done: list[bytes] = []
+        self.starts = 0
+
+    def start(self, several: int) -> bool:
+        """Run until there is nothing to do (True), or until the process is dead (False)."""
+        self.starts += 1
+        db = MessageDatabase.open(SPOOL, disk=self.disk, options=self.options)
+        db._handing.is_attended = False
+        db._handing.look()
+        while messages := db.take_many("q", several):
+            for message in messages:
+                if message.payload.startswith(b"kills"):
+                    db._abandon()
+                    self.disk = self.disk.restart()
+                    return False
+                db.deliver(message)
+                self.done.append(message.payload)
+        db.close()
+        return True
+
+
+def payloads(killers: int, count: int = 64) -> list[bytes]:
+    found = [b"kills %d" % each for each in range(killers)] + [b"fine %d" % each for each in range(count - killers)]
+    random.Random(killers).shuffle(found)
+    return found
+
+
+@pytest.mark.parametrize("several", [1, 7, 64])
+@pytest.mark.parametrize("killers", [1, 3])
+@pytest.mark.parametrize("attempts_max", [1, 3])
+def test_what_kills_its_process_is_a_dead_letter_in_the_end_and_all_others_are_done(
+    several: int, killers: int, attempts_max: int
+) -> None:
+    disk = SimulatedDisk()
+    sent = payloads(killers)
+    with MessageDatabase.open(SPOOL, disk=disk, options=Options(cleanup_interval=0)) as db:
+        db.add_many("q", sent)
+    worker = Worker(disk, attempts_max)
+    while not worker.start(several):
+        assert worker.starts <= killers * (attempts_max + 1)
+    with MessageDatabase.open(SPOOL, disk=worker.disk) as db:
+        dead = [message.payload for message in db.undelivered("dead")]
+        reasons = {message.properties["dead-letter.reason"] for message in db.undelivered("dead")}
+        assert db.queues() == {"dead": killers}
+    assert sorted(worker.done) == sorted(one for one in sent if one.startswith(b"fine")), "each of the others once"
+    assert sorted(dead) == sorted(one for one in sent if one.startswith(b"kills"))
+    assert reasons == {"the process that had it died"}
+
+
+def counting(disk: SimulatedDisk) -> MessageDatabase:
+    return MessageDatabase.open(
+        SPOOL, disk=disk, options=Options(cleanup_interval=0, max_attempts=5, dead_letter="dead")
+    )
+
+
+def attempts(disk: SimulatedDisk) -> dict[int, int]:
+    with counting(disk) as db:
+        return {message.number: message.attempts for message in db.take_many("q", 100)}
+
+
+def died(db: MessageDatabase, disk: SimulatedDisk) -> SimulatedDisk:
+    db._abandon()
+    return disk.restart()
+
+
+def test_who_was_alone_in_hand_is_counted_at_once_and_of_several_nobody() -> None:
+    disk = SimulatedDisk()
+    db = counting(disk)
+    numbers = list(db.add_many("q", [b"x"] * 3))
+    db.take("q")
+    disk = died(db, disk)
+    db = counting(disk)
+    assert [(one.number, one.attempts) for one in db.take_many("q", 2)] == [(numbers[0], 1), (numbers[1], 0)]
+    disk = died(db, disk)
+    with counting(disk) as db:
+        returned = db._ledger.index.returned.entries
+        assert {number: (one.attempts, one.is_suspect) for number, one in returned.items()} == {
+            numbers[0]: (2, True),
+            numbers[1]: (0, True),
+        }
+
+
+def test_at_most_one_suspect_is_in_hand_beside_any_number_of_others() -> None:
+    disk = SimulatedDisk()
+    db = counting(disk)
+    one, two, three, *others = db.add_many("q", [b"x"] * 6)
+    db.take_many("q", 3)
+    disk = died(db, disk)
+    with counting(disk) as db:
+        assert [message.number for message in db.take_many("q", 10)] == [one, *others]
+        assert db.take("q") is None and db.deliver(others[0]) and db.take("q") is None
+        assert db.deliver(one)
+        second = db.take("q")
+        assert second is not None and second.number == two
+        assert db.take("q") is None and db.release(second)
+        again = db.take_many("q", 5)
+        assert len(again) == 1 and again[0].number in (two, three)
+        assert db.delete(again[0])
+        last = db.take("q")
+        assert last is not None and {again[0].number, last.number} == {two, three}
+
+
+@pytest.mark.parametrize("how", ["close", "power cut", "without max_attempts"])
+def test_what_is_no_death_of_a_process_counts_nothing(how: str) -> None:
+    disk = SimulatedDisk()
+    db = counting(disk)
+    db.add("q", b"x")
+    assert db.take("q") is not None
+    if how == "close":
+        db.close()
+        assert names.HAND not in disk.contents(SPOOL)
+    elif how == "power cut":
+        db._abandon()
+        disk = disk.crash(1)
+        disk.remove(SPOOL / names.HAND) if names.HAND in disk.contents(SPOOL) else None
+    else:
+        disk = died(db, disk)
+        MessageDatabase.open(SPOOL, disk=disk).close()
+    assert set(attempts(disk).values()) == {0}
+
+
+@pytest.fixture
+def disk() -> Iterator[SimulatedDisk]:
+    made = SimulatedDisk()
+    made.make_directory(SPOOL)
+    yield made
+
+
+def test_the_file_says_what_is_in_hand_after_any_puts_and_removals(disk: SimulatedDisk) -> None:
+    chance, hand, there = random.Random(3), HandFile(disk, SPOOL, 9), set()
+    for number in range(1, 400):
+        hand.put(number)
+        there.add(number)
+        for gone in chance.sample(sorted(there), chance.randint(0, min(2, len(there)))):
+            hand.remove(gone)
+            there.discard(gone)
+        if number % 37 == 0:
+            assert in_hand(disk, SPOOL, 9) == sorted(there)
+    assert in_hand(disk, SPOOL, 8) == [], "of another opening"
+    assert len(disk.content(SPOOL / names.HAND)) <= 16 + 16 * 400
+    hand.close()
+    assert in_hand(disk, SPOOL, 9) == []
+
+
+def test_a_place_that_does_not_verify_counts_nothing(disk: SimulatedDisk) -> None:
+    hand = HandFile(disk, SPOOL, 9)
+    for number in (5, 6, 7):
+        hand.put(number)
+    whole = disk.content(SPOOL / names.HAND)
+    for at in range(len(whole)):
+        for bit in (1, 128):
+            data = bytearray(whole)
+            data[at] ^= bit
+            disk.put(SPOOL / names.HAND, bytes(data))
+            found = in_hand(disk, SPOOL, 9)
+            assert found == ([] if at < 16 else [number for number in (5, 6, 7) if number != 5 + (at - 16) // 16])
+    for size in range(len(whole)):
+        disk.put(SPOOL / names.HAND, whole[:size])
+        assert in_hand(disk, SPOOL, 9) == [5, 6, 7][: max(0, (size - 16) // 16)]
+
+
+def test_without_room_for_the_file_messages_are_handed_out_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimulatedDisk()
+    with counting(disk) as db:
+        db.add_many("q", [b"1", b"2"])
+        hand = db._consumers.hand
+        assert hand is not None
+        hand._disk = SimulatedDisk(space=0)
+        assert len(db.take_many("q", 2)) == 2
+    assert "no death of a process counts" in caplog.text
+
+
+def test_a_real_worker_that_is_killed_by_one_message_goes_on_with_the_others(tmp_path: Path) -> None:
+    spool = str(tmp_path / "spool")
+    with MessageDatabase.open(spool) as db:
+        db.add_many("q", [b"1", b"kills", b"2", b"3"])
+    for start in range(1, 6):  # of the first death nobody knows whose fault it was
+        ended = subprocess.run([sys.executable, "-c", WORKER, spool], timeout=60, check=False).returncode
+        assert ended == (-signal.SIGKILL if start < 5 else 0), f"start {start}"
+    with MessageDatabase.open(spool) as db:
+        assert [message.payload for message in db.undelivered()] == [b"kills"]
+        assert db.queues() == {"dead": 1}
+
+
+WORKER = """
+import os, signal, sys
+from oms_journal import MessageDatabase
+
+with MessageDatabase.open(sys.argv[1], max_attempts=3, dead_letter="dead") as db:
+    while messages := db.take_many("q", 64, wait=0.5):
+        for message in messages:
+            if message.payload == b"kills":
+                os.kill(os.getpid(), signal.SIGKILL)
+            db.deliver(message)
+"""
