@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from operator import index
 
-from oms_journal.database.added import PLAIN_NUMBERS
+from oms_journal.database.commits.added import PLAIN_NUMBERS
 from oms_journal.journal.errors import InvalidName, LimitExceeded
 from oms_journal.journal.format.frames import OPERATIONS_MAX
 from oms_journal.journal.operations import encode_name

@@ -38,7 +38,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
-from oms_journal.database.added import Added, AddedMany, added_number, added_numbers
 from oms_journal.database.arguments import (
     MESSAGES,
     NUMBERS_MAX,
@@ -51,18 +50,25 @@ from oms_journal.database.arguments import (
     positive_count,
     shown,
 )
-from oms_journal.database.block import CommitBlock, Operations
-from oms_journal.database.consumers import Taken, TakenMessage, receipts_of
-from oms_journal.database.consuming import AsyncConsuming, AsyncTaking
+from oms_journal.database.commits.added import Added, AddedMany, added_number, added_numbers
+from oms_journal.database.commits.block import CommitBlock, Operations
+from oms_journal.database.commits.drafting import removed_count
+from oms_journal.database.commits.ledger import StaleDraft
+from oms_journal.database.commits.limited import LimitedDrafting, write_in_turn_async
+from oms_journal.database.commits.terms import Time, new_terms
+from oms_journal.database.consumers.consumers import Taken, TakenMessage, receipts_of
+from oms_journal.database.consumers.consuming import AsyncConsuming, AsyncTaking
+from oms_journal.database.consumers.handing import Handing
+from oms_journal.database.consumers.waiting import (
+    TaskWaiter,
+    lease_microseconds,
+    queue_names,
+    task_name,
+    waiting_seconds,
+)
 from oms_journal.database.database import MessageDatabase, contended
-from oms_journal.database.drafting import removed_count
-from oms_journal.database.handing import Handing
-from oms_journal.database.ledger import StaleDraft
-from oms_journal.database.limited import LimitedDrafting, write_in_turn_async
 from oms_journal.database.options import NamedOptions, Options
 from oms_journal.database.stats import CleanupReport, FileExplanation, Stats
-from oms_journal.database.terms import Time, new_terms
-from oms_journal.database.waiting import TaskWaiter, lease_microseconds, queue_names, task_name, waiting_seconds
 from oms_journal.index.table import MessageLocation
 from oms_journal.journal.background import yielding
 from oms_journal.journal.disk import Disk

@@ -32,6 +32,7 @@ from pathlib import Path
 
 import numpy as np
 
+from oms_journal.database.commits.ledger import IndexChanges, StaleDraft
 from oms_journal.database.compaction import (
     PIN_SHARE,
     PINS_BYTES_MAX,
@@ -42,7 +43,6 @@ from oms_journal.database.compaction import (
     plan_unpinning,
 )
 from oms_journal.database.holds import Holds
-from oms_journal.database.ledger import IndexChanges, StaleDraft
 from oms_journal.database.options import Options
 from oms_journal.database.queries import DatabaseState, find, held_count
 from oms_journal.database.reading import read_many, read_value

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Final, Unpack
 
 from oms_journal.database import queries, stats
-from oms_journal.database.added import Added, AddedMany, added_number, added_numbers
 from oms_journal.database.arguments import (
     MESSAGES,
     NUMBERS_MAX,
@@ -42,26 +41,27 @@ from oms_journal.database.arguments import (
     positive_count,
     shown,
 )
-from oms_journal.database.block import CommitBlock, Operations
 from oms_journal.database.cleanup import Cleanup, CleanupContext
-from oms_journal.database.consumers import Consumers, Taken, TakenMessage, leased_message, receipts_of
-from oms_journal.database.consuming import Consuming, Taking
-from oms_journal.database.dead_letters import requeued
-from oms_journal.database.drafting import Drafting, removed_count
-from oms_journal.database.encode import Encoder
-from oms_journal.database.hand_file import HandFile, forget, in_hand
-from oms_journal.database.handing import Handing
+from oms_journal.database.commits.added import Added, AddedMany, added_number, added_numbers
+from oms_journal.database.commits.block import CommitBlock, Operations
+from oms_journal.database.commits.drafting import Drafting, removed_count
+from oms_journal.database.commits.encode import Encoder
+from oms_journal.database.commits.ledger import Ledger, StaleDraft
+from oms_journal.database.commits.limited import LimitedDrafting, LimitedLedger, write_in_turn
+from oms_journal.database.commits.terms import Time, new_terms
+from oms_journal.database.consumers.consumers import Consumers, Taken, TakenMessage, leased_message, receipts_of
+from oms_journal.database.consumers.consuming import Consuming, Taking
+from oms_journal.database.consumers.dead_letters import requeued
+from oms_journal.database.consumers.hand_file import HandFile, forget, in_hand
+from oms_journal.database.consumers.handing import Handing
+from oms_journal.database.consumers.returns import Returns
+from oms_journal.database.consumers.waiting import delay_seconds, lease_microseconds, queue_names, waiting_seconds
 from oms_journal.database.holds import Holds
-from oms_journal.database.ledger import Ledger, StaleDraft
-from oms_journal.database.limited import LimitedDrafting, LimitedLedger, write_in_turn
 from oms_journal.database.lookup import SealedIndex
 from oms_journal.database.maintenance import Maintenance, SlowSyncs
 from oms_journal.database.options import NamedOptions, Options, steady_clock
 from oms_journal.database.reading import Files, read_known, read_one
-from oms_journal.database.returns import Returns
 from oms_journal.database.stats import CleanupReport, FileExplanation, Stats, SyncStats
-from oms_journal.database.terms import Time, new_terms
-from oms_journal.database.waiting import delay_seconds, lease_microseconds, queue_names, waiting_seconds
 from oms_journal.index.table import MessageLocation, Numbers
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import CannotContinue, Contention, DatabaseClosed, JournalError

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from oms_journal.database.consumers import Consumers
-from oms_journal.database.ledger import IndexChanges, Ledger
+from oms_journal.database.commits.ledger import IndexChanges, Ledger
+from oms_journal.database.consumers.consumers import Consumers
 from oms_journal.index.held import KEY_PREFIX, Held
 from oms_journal.index.table import NUMBER_MAX, Numbers, distinct
 from oms_journal.journal.disk import Disk

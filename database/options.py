@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypedDict, get_args
 
 from oms_journal.database.arguments import flag, plain_text, shown
-from oms_journal.database.consumers import DeadLetters
-from oms_journal.database.limits import Limit, Limits
+from oms_journal.database.commits.limits import Limit, Limits
+from oms_journal.database.consumers.consumers import DeadLetters
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.readiness import Moment
 from oms_journal.journal.format.headers import ALIGNMENT_MAX, ALIGNMENT_MIN

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oms_journal.database.ledger import Ledger
+from oms_journal.database.commits.ledger import Ledger
 from oms_journal.database.reading import Files, Find, Wanted, read_many, read_one, read_value
 from oms_journal.index.table import EXPIRED, NUMBER_MAX, MessageLocation, Numbers
 from oms_journal.journal.disk import Disk

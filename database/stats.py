@@ -8,8 +8,8 @@ from itertools import groupby
 
 import numpy as np
 
+from oms_journal.database.commits.ledger import Ledger
 from oms_journal.database.compaction import FileFacts, plan_compaction
-from oms_journal.database.ledger import Ledger
 from oms_journal.database.queries import DatabaseState, find, places_of
 from oms_journal.database.reading import read_added
 from oms_journal.index.table import EXPIRED, NUMBER_MAX, MessageLocation

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from oms_journal.database import queries, stats
 from oms_journal.database.arguments import Number, asked_queue, encodable_text, message_number, named_queue, plain_text
-from oms_journal.database.ledger import Ledger
+from oms_journal.database.commits.ledger import Ledger
 from oms_journal.database.options import system_clock
 from oms_journal.database.reading import Files, read_known
 from oms_journal.database.stats import FileExplanation, Stats

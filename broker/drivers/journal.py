@@ -43,8 +43,8 @@ from oms_journal.broker.store.stored import (
 )
 from oms_journal.database.bulk import values as bulk
 from oms_journal.database.bulk.loading import load, load_identifiers, number_behind
+from oms_journal.database.commits.drafting import Unit
 from oms_journal.database.database import MessageDatabase, Reopening
-from oms_journal.database.drafting import Unit
 from oms_journal.database.options import Options
 from oms_journal.database.stats import CleanupReport, SyncStats
 from oms_journal.index.duplicates import KnownIdentifier, Scope

@@ -9,9 +9,9 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
+from oms_journal.database.commits.encode import Encoder
+from oms_journal.database.commits.ledger import IndexChanges, LoadedRun
 from oms_journal.database.database import MessageDatabase
-from oms_journal.database.encode import Encoder
-from oms_journal.database.ledger import IndexChanges, LoadedRun
 from oms_journal.index.duplicates import KEY_PREFIX, KnownIdentifier, Scope, carried
 from oms_journal.journal.format.records import MOVED, Added, encode_properties
 from oms_journal.journal.reading.message import Message, record_key, term_columns

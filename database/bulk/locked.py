@@ -6,7 +6,7 @@ damage, nothing is read: the next start for writing does that, and says what is 
 
 from pathlib import Path
 
-from oms_journal.database.ledger import Ledger
+from oms_journal.database.commits.ledger import Ledger
 from oms_journal.database.options import system_clock
 from oms_journal.database.queries import DatabaseState
 from oms_journal.database.reading import Files

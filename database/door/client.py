@@ -22,7 +22,6 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from oms_journal.database.added import Added, AddedMany, Repeated
 from oms_journal.database.arguments import (
     Payload,
     every,
@@ -31,6 +30,8 @@ from oms_journal.database.arguments import (
     plain_text,
     shown,
 )
+from oms_journal.database.commits.added import Added, AddedMany, Repeated
+from oms_journal.database.consumers.waiting import waiting_seconds
 from oms_journal.database.door.address import socket_path
 from oms_journal.database.door.protocol import (
     ANSWER_BYTES_MAX,
@@ -47,7 +48,6 @@ from oms_journal.database.door.protocol import (
     encode_add_many,
     framed,
 )
-from oms_journal.database.waiting import waiting_seconds
 from oms_journal.journal.disk import whose
 from oms_journal.journal.errors import DatabaseClosed, LimitExceeded, NotServed, OutcomeUnknown
 from oms_journal.journal.format.records import encode_properties

@@ -48,7 +48,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from oms_journal.database.added import Added, AddedMany
+from oms_journal.database.commits.added import Added, AddedMany
 from oms_journal.journal import errors
 from oms_journal.journal.errors import DiskError, JournalError, OutcomeUnknown, QueueFull
 from oms_journal.journal.format.frames import COMMIT_BYTES_MAX, OPERATIONS_MAX

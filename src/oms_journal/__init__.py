@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from oms_journal.broker.codes import BrokerError
     from oms_journal.broker.embedded.async_broker import AsyncBroker
     from oms_journal.broker.embedded.broker import Broker
-    from oms_journal.database.added import Added, AddedMany
     from oms_journal.database.asynchronous import AsyncMessageDatabase
     from oms_journal.database.backup.backup import Backup, BackupOptions, BackupReport, back_up
     from oms_journal.database.backup.restore import RestoreOptions, restore
-    from oms_journal.database.block import CommitBlock
-    from oms_journal.database.consumers import Taken
+    from oms_journal.database.commits.added import Added, AddedMany
+    from oms_journal.database.commits.block import CommitBlock
+    from oms_journal.database.consumers.consumers import Taken
     from oms_journal.database.database import MessageDatabase
     from oms_journal.database.door.client import QueueClient, connect_queue
     from oms_journal.database.door.server import QueueServer, serve_queue
@@ -150,7 +150,7 @@ _HOMES = {
         "connect",
         "connect_async",
     ),
-    "oms_journal.database.added": (
+    "oms_journal.database.commits.added": (
         "Added",
         "AddedMany",
     ),
@@ -161,8 +161,8 @@ _HOMES = {
         "BackupReport",
         "back_up",
     ),
-    "oms_journal.database.block": ("CommitBlock",),
-    "oms_journal.database.consumers": ("Taken",),
+    "oms_journal.database.commits.block": ("CommitBlock",),
+    "oms_journal.database.consumers.consumers": ("Taken",),
     "oms_journal.database.database": ("MessageDatabase",),
     "oms_journal.database.options": (
         "Options",

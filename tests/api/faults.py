@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from oms_journal.database.added import Added
 from oms_journal.database.arguments import every, message_number, plain_bytes, plain_properties, plain_text
-from oms_journal.database.block import CommitBlock
-from oms_journal.database.consumers import Consumers, Holding
-from oms_journal.database.drafting import Drafting
-from oms_journal.database.encode import Encoder
-from oms_journal.database.ledger import Ledger
+from oms_journal.database.commits.added import Added
+from oms_journal.database.commits.block import CommitBlock
+from oms_journal.database.commits.drafting import Drafting
+from oms_journal.database.commits.encode import Encoder
+from oms_journal.database.commits.ledger import Ledger
+from oms_journal.database.consumers.consumers import Consumers, Holding
 from oms_journal.index.table import MessageLocation
 from oms_journal.journal.format.records import RECORD, padded
 from oms_journal.journal.operations import VALUE_BYTES_MAX, Operation, check_size

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from oms_journal import AddedMany, DuplicateConflict, LimitExceeded, NoSuchMessage, NotUndelivered, QueueFull
-from oms_journal.database.added import Repeated
+from oms_journal.database.commits.added import Repeated
 
 MESSAGE_BYTES_MAX = 9000  # of the databases that are played with
 MOST = {"b": 3, "narrow": 1}  # messages that a queue holds there

@@ -21,7 +21,7 @@ from oms_journal import (
     back_up,
 )
 from oms_journal.database.backup.restore import RestoreOptions, restore
-from oms_journal.database.limited import LimitedLedger
+from oms_journal.database.commits.limited import LimitedLedger
 from tests.api.arguments import WORDS, Given, Hand, Oops, way
 from tests.api.face import Face, TaskFace, ThreadFace, plain
 from tests.api.model import (

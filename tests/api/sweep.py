@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from oms_journal import AsyncMessageDatabase, MessageDatabase
-from oms_journal.database.block import CommitBlock
+from oms_journal.database.commits.block import CommitBlock
 from tests.api.arguments import RIGHT, WRONG, Argument
 from tests.api.moments import Interrupt, Moment
 from tests.api.play import Player

@@ -21,7 +21,7 @@ from oms_journal import (
     NotUndelivered,
     Options,
 )
-from oms_journal.database import dead_letters
+from oms_journal.database.consumers import dead_letters
 from oms_journal.index.returned import KEY_PREFIX, key_of
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk

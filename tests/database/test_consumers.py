@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from oms_journal import AsyncMessageDatabase, Message, MessageDatabase, NotUndelivered
-from oms_journal.database.consumers import LINES_KEPT, REFILL_MESSAGES, Consumers
+from oms_journal.database.consumers.consumers import LINES_KEPT, REFILL_MESSAGES, Consumers
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.held import Held
 from oms_journal.index.live import Index

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal import MessageDatabase, Options
-from oms_journal.database.hand_file import HandFile, in_hand
+from oms_journal.database.consumers.hand_file import HandFile, in_hand
 from oms_journal.journal import names
 from tests.support.disks.faulty_disk import SimulatedDisk
 

@@ -23,7 +23,7 @@ from oms_journal import (
     QueueFull,
     QueueOptions,
 )
-from oms_journal.database.limited import LimitedLedger
+from oms_journal.database.commits.limited import LimitedLedger
 from tests.support.crashes.crash_model import open_unattended
 from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS, WatchedDisk

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from oms_journal import AsyncMessageDatabase, DatabaseClosed, InvalidName, Message, MessageDatabase
-from oms_journal.database.consumers import Waiter
+from oms_journal.database.consumers.consumers import Waiter
 from tests.support.disks.small_files import MODEST
 
 LONG = 60.0

@@ -143,7 +143,7 @@ def test_nothing_else_in_the_engine_packs_or_unpacks_bytes_of_data_files() -> No
     others = {  # bytes of their own
         "database/door/client.py",
         "database/door/protocol.py",
-        "database/hand_file.py",
+        "database/consumers/hand_file.py",
         "database/lookup.py",
         "index/duplicates.py",
         "index/returned.py",

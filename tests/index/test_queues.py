@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oms_journal import Message, MessageDatabase
-from oms_journal.database import consumers, encode
 from oms_journal.database.bulk.loading import load
-from oms_journal.database.drafting import Unit
+from oms_journal.database.commits import encode
+from oms_journal.database.commits.drafting import Unit
+from oms_journal.database.consumers import consumers
 from oms_journal.index.table import Queues
 from oms_journal.journal.operations import encode_name
 from oms_journal.journal.writing.draft import Draft, QueueTemplate
@@ -110,11 +111,11 @@ def test_two_callers_who_find_a_new_queue_at_once_agree_on_its_place(monkeypatch
         mine, quicker = db.drafting.encode, list[QueueTemplate]()
 
         def slowly(name: str, what: str) -> bytes:
-            monkeypatch.setattr("oms_journal.database.encode.encode_name", encode_name)
+            monkeypatch.setattr("oms_journal.database.commits.encode.encode_name", encode_name)
             quicker.append(mine.queue(name))
             return encode_name(name, what)
 
-        monkeypatch.setattr("oms_journal.database.encode.encode_name", slowly)
+        monkeypatch.setattr("oms_journal.database.commits.encode.encode_name", slowly)
         assert [mine.queue("a")] == quicker == [mine.templates["a"]]
 
 

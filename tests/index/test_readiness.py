@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from oms_journal.database.consumers import Consumers
+from oms_journal.database.consumers.consumers import Consumers
 from oms_journal.index import readiness
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.live import Index

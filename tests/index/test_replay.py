@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from oms_journal.database.ledger import StaleDraft
+from oms_journal.database.commits.ledger import StaleDraft
 from oms_journal.index.live import Index
 from oms_journal.journal.errors import DuplicateConflict, NotUndelivered
 from oms_journal.journal.operations import Operation

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database.added import number_range
-from oms_journal.database.block import CommitBlock
-from oms_journal.database.ledger import FEW, IndexChanges, StaleDraft
+from oms_journal.database.commits.added import number_range
+from oms_journal.database.commits.block import CommitBlock
+from oms_journal.database.commits.ledger import FEW, IndexChanges, StaleDraft
 from oms_journal.journal.errors import DiskFull, DuplicateConflict, NotUndelivered
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.message import Message

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oms_journal import InvalidName, LimitExceeded, MessageDatabase
-from oms_journal.database.block import CommitBlock
+from oms_journal.database.commits.block import CommitBlock
 from oms_journal.database.options import Options
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.names import SEQUENCE_MAX, DataFileName

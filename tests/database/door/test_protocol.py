@@ -20,7 +20,7 @@ from oms_journal import (
     TakenOver,
     UnreadableCommit,
 )
-from oms_journal.database.added import Repeated
+from oms_journal.database.commits.added import Repeated
 from oms_journal.database.door import protocol
 from oms_journal.database.door.protocol import (
     ADD,

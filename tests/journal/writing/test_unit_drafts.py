@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from oms_journal import MessageDatabase
-from oms_journal.database.drafting import RANGES_MAX, Unit
-from oms_journal.database.ledger import IndexChanges
+from oms_journal.database.commits.drafting import RANGES_MAX, Unit
+from oms_journal.database.commits.ledger import IndexChanges
 from oms_journal.journal.errors import LimitExceeded, NotUndelivered
 from oms_journal.journal.format.records import NUMBER
 from oms_journal.journal.operations import VALUE_BYTES_MAX

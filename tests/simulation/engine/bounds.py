@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from oms_journal.database.limited import LimitedLedger
+from oms_journal.database.commits.limited import LimitedLedger
 from oms_journal.journal.lock import read_witness
 from oms_journal.journal.names import DataFileName, parse
 from oms_journal.recovery.report import Verdict

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import count
 from typing import Protocol
 
-from oms_journal.database.block import CommitBlock
+from oms_journal.database.commits.block import CommitBlock
 from oms_journal.database.options import Options
 from oms_journal.journal.errors import (
     CommitFailed,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from oms_journal.database.ledger import Ledger
+from oms_journal.database.commits.ledger import Ledger
 from tests.planted.patched import Patched
 from tests.simulation.faults.fault import changed, fault
 

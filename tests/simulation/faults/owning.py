@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from oms_journal.database.cleanup import Cleanup
-from oms_journal.database.ledger import Ledger
+from oms_journal.database.commits.ledger import Ledger
 from oms_journal.database.stats import file_facts
 from oms_journal.index.live import Index
 from oms_journal.journal.lock import LOCK_BYTE_BASE, _holder

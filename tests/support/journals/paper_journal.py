@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from oms_journal.database.drafting import Drafting
-from oms_journal.database.encode import Encoder
-from oms_journal.database.ledger import IndexChanges, Ledger
+from oms_journal.database.commits.drafting import Drafting
+from oms_journal.database.commits.encode import Encoder
+from oms_journal.database.commits.ledger import IndexChanges, Ledger
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.live import Index
 from oms_journal.index.readiness import Moment

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 
-from oms_journal.database.added import AddedMany, added_numbers
 from oms_journal.database.arguments import Number, Payload, every, message_numbers, plain_bytes, shown
-from oms_journal.database.block import CommitBlock, Operations
-from oms_journal.database.encode import Encoder, NewMessage
-from oms_journal.database.ledger import FEW, REMOVAL, IndexChanges, Ledger, Removed, removal_set
+from oms_journal.database.commits.added import AddedMany, added_numbers
+from oms_journal.database.commits.block import CommitBlock, Operations
+from oms_journal.database.commits.encode import Encoder, NewMessage
+from oms_journal.database.commits.ledger import FEW, REMOVAL, IndexChanges, Ledger, Removed, removal_set
 from oms_journal.index.readiness import Moment, NewTerms
 from oms_journal.index.returned import key_of
 from oms_journal.journal.errors import NotUndelivered

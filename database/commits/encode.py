@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from oms_journal.database.arguments import Payload, every, plain_bytes, plain_properties, plain_text
-from oms_journal.database.ledger import Ledger
+from oms_journal.database.commits.ledger import Ledger
 from oms_journal.index.readiness import NewTerms
 from oms_journal.index.table import FORGOTTEN
 from oms_journal.journal.errors import InvalidName

@@ -8,10 +8,10 @@ there, or it is still here.
 import logging
 from collections.abc import Callable, Sequence
 
-from oms_journal.database.consumers import Holding
-from oms_journal.database.dead_letters import dead_letter_properties
-from oms_journal.database.encode import Encoder
-from oms_journal.database.ledger import IndexChanges, Ledger
+from oms_journal.database.commits.encode import Encoder
+from oms_journal.database.commits.ledger import IndexChanges, Ledger
+from oms_journal.database.consumers.consumers import Holding
+from oms_journal.database.consumers.dead_letters import dead_letter_properties
 from oms_journal.index.returned import Return, key_of, shortened
 from oms_journal.journal.errors import DiskFull, MessageDamaged, NoSuchMessage, NotUndelivered
 from oms_journal.journal.format.records import Added, TermColumns

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
 
-from oms_journal.database.consumers import TakenMessage
+from oms_journal.database.consumers.consumers import TakenMessage
 from oms_journal.journal.errors import DatabaseClosed, OutsideBlock
 from oms_journal.journal.reading.message import Message
 

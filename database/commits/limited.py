@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 
 from oms_journal.database.arguments import Payload
-from oms_journal.database.block import Operations
-from oms_journal.database.consumers import Consumers
-from oms_journal.database.drafting import Drafting
-from oms_journal.database.encode import Encoder
-from oms_journal.database.ledger import IndexChanges, Ledger, Removed
-from oms_journal.database.limits import Limits, State, Wanted
+from oms_journal.database.commits.block import Operations
+from oms_journal.database.commits.drafting import Drafting
+from oms_journal.database.commits.encode import Encoder
+from oms_journal.database.commits.ledger import IndexChanges, Ledger, Removed
+from oms_journal.database.commits.limits import Limits, State, Wanted
+from oms_journal.database.consumers.consumers import Consumers
 from oms_journal.index.live import Index
 from oms_journal.index.readiness import Moment, NewTerms
 from oms_journal.journal.errors import LimitExceeded, QueueFull

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 from oms_journal.database.arguments import plain_text, shown
-from oms_journal.database.consumers import Waiter
+from oms_journal.database.consumers.consumers import Waiter
 from oms_journal.journal.operations import encode_name
 
 LOOK_SECONDS = 1.0

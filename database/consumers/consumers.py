@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oms_journal.database.arguments import shown
-from oms_journal.database.hand_file import HandFile
+from oms_journal.database.consumers.hand_file import HandFile
 from oms_journal.index.live import Index
 from oms_journal.index.readiness import MICROSECONDS, NEVER, Moment
 from oms_journal.index.returned import Return

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from oms_journal.database.arguments import Number, message_number
-from oms_journal.database.consumers import AWAY, Taken, TakenMessage, Waiter
-from oms_journal.database.hand_file import HandFile
-from oms_journal.database.ledger import Ledger
+from oms_journal.database.commits.ledger import Ledger
+from oms_journal.database.consumers.consumers import AWAY, Taken, TakenMessage, Waiter
+from oms_journal.database.consumers.hand_file import HandFile
+from oms_journal.database.consumers.returns import Returns
+from oms_journal.database.consumers.waiting import ThreadWaiter
 from oms_journal.database.maintenance import Alarm
 from oms_journal.database.reading import Files, read_now, read_one, read_places
-from oms_journal.database.returns import Returns
-from oms_journal.database.waiting import ThreadWaiter
 from oms_journal.index.readiness import NEVER
 from oms_journal.index.returned import Return
 from oms_journal.index.table import MessageLocation

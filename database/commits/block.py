@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple
 
-from oms_journal.database.added import AddedMany
 from oms_journal.database.arguments import MESSAGES, NUMBERS_MAX, Number, Payload, every, message_numbers, shown
-from oms_journal.database.consumers import TakenMessage, receipts_of
-from oms_journal.database.encode import Encoder, NewMessage
-from oms_journal.database.ledger import REMOVAL, IndexChanges, TermsOfRun, removal_set
-from oms_journal.database.terms import Time, new_terms
+from oms_journal.database.commits.added import AddedMany
+from oms_journal.database.commits.encode import Encoder, NewMessage
+from oms_journal.database.commits.ledger import REMOVAL, IndexChanges, TermsOfRun, removal_set
+from oms_journal.database.commits.terms import Time, new_terms
+from oms_journal.database.consumers.consumers import TakenMessage, receipts_of
 from oms_journal.index.duplicates import Scope, digest
 from oms_journal.index.readiness import Moment, NewTerms
 from oms_journal.index.table import NUMBER_MAX

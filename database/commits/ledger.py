@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oms_journal.database.consumers import Consumers
-from oms_journal.database.limits import Wanted
+from oms_journal.database.commits.limits import Wanted
+from oms_journal.database.consumers.consumers import Consumers
 from oms_journal.index.duplicates import MICROSECONDS, KnownIdentifier, Scope
 from oms_journal.index.live import Index
 from oms_journal.index.readiness import NewTerms

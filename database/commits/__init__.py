@@ -1,0 +1,1 @@
+"""Commits as callers hand them in: checked, limited, drafted, and what they change once they are durable."""
