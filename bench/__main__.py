@@ -12,7 +12,20 @@ from pathlib import Path
 
 from bench import beside_embedded, figures, machine, spark, table
 from bench.broker import restart, stomp, takeover, units
-from bench.engine import beside, bytecodes, commits, consumers, cost, door, dumping, growth, memory, opening, verifying
+from bench.engine import (
+    beside,
+    bytecodes,
+    commits,
+    consumers,
+    cost,
+    door,
+    dumping,
+    growth,
+    memory,
+    opening,
+    verbs,
+    verifying,
+)
 from bench.measure import Row, Settings
 from bench.raw import sync_seconds
 
@@ -46,6 +59,7 @@ PARTS: dict[str, dict[str, Group]] = {
         "consumers": consumers.consumers,
         "cycle": commits.cycles,
     },
+    "verbs": {"verbs": verbs.verbs},
     "door": {"door": door.door},
     "embedded": {"embedded": beside_embedded.embedded},
     "broker": {

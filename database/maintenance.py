@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from oms_journal.journal.background import yielding
-from oms_journal.journal.errors import DirectoryGone, JournalError, TakenOver
+from oms_journal.journal.errors import DatabaseClosed, DirectoryGone, JournalError, TakenOver
 from oms_journal.journal.lock import RENEW_SECONDS
 
 VOUCH_SECONDS = 1.0
@@ -271,5 +271,7 @@ class Maintenance:
                 chore()
         except (TakenOver, DirectoryGone):
             raise
+        except DatabaseClosed:
+            return  # between the look at what there is to do and doing it: nothing is left to be done
         except Exception as failure:  # the thread's top: whatever it is, the other work goes on
             self._complaints.tell(failure)

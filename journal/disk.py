@@ -288,8 +288,11 @@ class RealFile(_Owner):
         self._reads_now = bool(_NOWAIT)
 
     def write(self, data: Buffer, offset: int) -> None:
+        size = len(data) if isinstance(data, bytes) else memoryview(data).nbytes
+        done = os.pwrite(self._descriptor, data, offset) if size <= WRITE_BYTES_MAX else 0
+        if done == size:
+            return
         view = memoryview(data)
-        done = 0
         while done < len(view):
             done += os.pwrite(self._descriptor, view[done : done + WRITE_BYTES_MAX], offset + done)
 

@@ -82,6 +82,11 @@ def _probe(path: Path, small: Path, *options: str) -> float:
     return said["bytes"] / said["messages"]
 
 
+def resident(path: Path, small: Path) -> float:
+    """Return the bytes of resident memory that an opening keeps above those of a small one."""
+    return _said(path, small)["bytes"]
+
+
 def _said(path: Path, small: Path, *options: str) -> Mapping[str, float]:
     """Return the bytes that an opening keeps above those of a small one, and its messages."""
     command = [sys.executable, "-m", "bench.weighing", str(path), str(small), *options]

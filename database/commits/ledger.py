@@ -319,7 +319,7 @@ class Ledger:
         if self.index.returned.entries or self.consumers.hand is not None:
             gone = numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
             self.index.returned.forget(gone)
-            self.consumers.leave_hand(gone)
+            self.consumers.leave_hand(gone, are_gone=True)
 
     def settle_shared(self) -> None:
         """Give resends that came while their first was on its way the first one's outcome."""

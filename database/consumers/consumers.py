@@ -66,9 +66,8 @@ class TakenMessage(Message):
 
     @classmethod
     def of(cls, message: Message, holding: Holding, attempts: int, *, has_lease: bool = False) -> "TakenMessage":
-        found = cls(*message)
-        found.holding, found.has_lease = holding, has_lease
-        found._attempts = attempts or message.attempts
+        found = tuple.__new__(cls, message)
+        found.holding, found.has_lease, found._attempts = holding, has_lease, attempts
         return found
 
     @property
@@ -277,7 +276,7 @@ class Consumers:
 
     def _hand_out(self, number: int, queue: str, hand: HandFile) -> bool:
         """Note that a message is in hand; False for a suspect while another one is: it waits for that."""
-        if self.returned.is_suspect(number):
+        if self.returned.entries and self.returned.is_suspect(number):
             if self._suspect:
                 self.taken[number] = (queue, monotonic(), AWAY)
                 self._suspects.append(number)
@@ -286,12 +285,12 @@ class Consumers:
         hand.put(number)
         return True
 
-    def leave_hand(self, numbers: Iterable[int]) -> None:
-        """Note that messages are in hand no more; a suspect lets the next one go."""
+    def leave_hand(self, numbers: Iterable[int], *, are_gone: bool = False) -> None:
+        """Note that messages are in hand no more, since they are gone or not; a suspect lets the next one go."""
         if (hand := self.hand) is None:
             return
         for number in numbers:
-            hand.remove(number)
+            hand.remove(number, is_gone=are_gone)
             if number == self._suspect:
                 self._suspect = 0
         while not self._suspect and self._suspects:
@@ -363,7 +362,7 @@ class Consumers:
         self.taken[number] = holding
         self.leave_hand((number,))
         if until is not None:
-            self.lease(number, until)
+            self.lease(number, holding, until)
         return holding
 
     def _put_back(self, number: int, holding: Holding) -> None:
@@ -463,11 +462,10 @@ class Consumers:
 
     # Leases.
 
-    def lease(self, number: int, until: int) -> None:
+    def lease(self, number: int, holding: Holding, until: int) -> None:
         """Let a message that was just taken be in its caller's hands up to a moment."""
-        holding = self.taken[number]
         self.leases[number] = _Lease(holding, until)
-        self._end_at(until, number, holding)
+        heapq.heappush(self._ends, (until, next(self._order), number, holding))
         if len(self._ends) > ENDS_KEPT + 2 * len(self.leases):  # most of them are of messages that are gone
             self._ends = [end for end in self._ends if self._is_leased(end[2], end[3])]
             heapq.heapify(self._ends)

@@ -4,10 +4,11 @@
     0 to 7               the magic
     8 to 15              owner number of the opening that writes it
     16 and on, 16 each   a place: the number of a message in hand, and XXH3 over number, place and owner number;
-                         zeros where it is free
+                         zeros where it was given back
 
 A place is written when its message is handed out, and never synced: the file survives the process, not the machine. A
-place that does not verify counts nothing. A close removes the file, so that it counts nothing either.
+place that does not verify counts nothing, nor does one whose message is gone: where it was delivered or deleted, the
+place is left as it is until another message needs it. A close removes the file, so that it counts nothing either.
 """
 
 import logging
@@ -42,16 +43,20 @@ class HandFile:
         """Note that a message is in hand."""
         if number in self._places:
             return
-        place = self._free.pop() if self._free else self._count
-        self._count = max(self._count, place + 1)
+        if self._free:
+            place = self._free.pop()
+        else:
+            place = self._count
+            self._count += 1
         self._places[number] = place
         self._write(place, _PLACE.pack(number, _proof(number, place, self._owner)))
 
-    def remove(self, number: int) -> None:
-        """Note that a message is in hand no more."""
+    def remove(self, number: int, *, is_gone: bool) -> None:
+        """Note that a message is in hand no more; one that is gone for good counts nothing where it stands."""
         place = self._places.pop(number, None)
         if place is not None:
-            self._write(place, _FREE)
+            if not is_gone:
+                self._write(place, _FREE)
             self._free.append(place)
 
     def _write(self, place: int, data: bytes) -> None:

@@ -48,7 +48,35 @@ class Handing:
     # For threads.
 
     def take(self, queues: Sequence[str], seconds: float, lease: int | None) -> TakenMessage | None:
-        """Hand out the next message of the first of the queues that has one, with its receipt; wait for it so long."""
+        """Hand out the next message of the first of the queues that has one, with its receipt; wait for it so long.
+
+        Where the first queue has one, nothing is made that a call needs only to wait.
+        """
+        consumers, place = self._consumers, None
+        try:
+            while True:
+                with self.ledger.lock:
+                    self.check()
+                    if consumers.leases:
+                        consumers.advance(self.steady())
+                    place = consumers.take(queues[0])
+                if place is None:
+                    break
+                found = read_one(self.files, place.number, self.find, place)
+                if isinstance(found, Message):
+                    if (taken := self.receipt(found, lease)) is not None:
+                        return taken
+                elif found is not None:
+                    _log.error("%s", found)
+                place = None  # it is gone, or cannot be read: nobody's, or somebody else's by now
+        except BaseException:
+            if place is not None:
+                self.give_back((place.number,))
+            raise
+        return self._take_waiting(queues, seconds, lease)
+
+    def _take_waiting(self, queues: Sequence[str], seconds: float, lease: int | None) -> TakenMessage | None:
+        """Do the same where there may be nothing."""
         until = time.monotonic() + seconds
         while True:
             waiter = ThreadWaiter(queues)
@@ -194,15 +222,17 @@ class Handing:
 
         None where it was delivered, deleted or released by its number meanwhile.
         """
+        consumers, number = self._consumers, message.number
         with self.ledger.lock:
-            holding = self._consumers.taken.get(message.number)
+            holding = consumers.taken.get(number)
             if holding is None or holding[2] == AWAY:
                 return None
             if lease is not None:
-                self._consumers.lease(message.number, until := self.steady() + lease)
-            attempts = self._consumers.returned.attempts(message.number)
-        if lease is not None:
-            self._alarm_at(until)
+                consumers.lease(number, holding, until := self.steady() + lease)
+            came_back = consumers.returned.entries.get(number)
+        if lease is not None and self.is_attended:
+            self._alarm.set(until)
+        attempts = message.attempts if came_back is None else came_back.attempts
         return TakenMessage.of(message, holding, attempts, has_lease=lease is not None)
 
     def begin_again(self, in_hand: Sequence[int], hand: HandFile | None) -> None:

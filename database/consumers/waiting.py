@@ -120,6 +120,8 @@ LEASE_SECONDS_MAX = 1e9
 
 
 def _seconds(value: object, what: str) -> float:
+    if type(value) is float:
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{what} must be a number of seconds, not {shown(value)}")
     try:

@@ -511,3 +511,11 @@ def _columns(flags: int) -> Sequence[tuple[str, str, int]]:
         (ATTEMPTS, "attempts", "I", narrow),
     )
     return [(name, code, size) for flag, name, code, size in every if flags & flag == flag]
+
+
+@lru_cache(RECORD_FLAGS + 1)
+def single_parts(flags: int) -> tuple[struct.Struct, Sequence[str]]:
+    """Return what stands between head and name of an ADD of one message, and the names of its columns."""
+    columns = _columns(flags)
+    codes, names = "<" + "".join(code for _, code, _ in columns), [name for name, _, _ in columns]
+    return (struct.Struct(codes + "B"), [*names, "group_sizes"]) if flags & GROUP else (struct.Struct(codes), names)

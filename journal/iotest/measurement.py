@@ -191,9 +191,9 @@ class _Run:
 
     def _appends(self, seconds: float) -> _Appends:
         """Measure every method at every size."""
-        until = perf_counter() + seconds * OVERTIME
         with ExitStack() as opened:
             targets, not_here = self._targets(opened)
+            until = perf_counter() + seconds * OVERTIME  # behind what a slow disk takes to prepare: some is measured
             sizes = [size for size in self.bounds.sizes if size <= self.bounds.target_bytes]
             samples: Samples = {(target.method, size): [] for target in targets for size in sizes}
             found = _Appends(samples, not_here)

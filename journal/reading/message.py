@@ -36,8 +36,11 @@ from oms_journal.journal.format.frames import (
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.plain import FIRST, PLAIN, PLAIN_MARK
 from oms_journal.journal.format.records import (
+    GROUP,
+    MOVED,
     PRODUCER,
     PROPERTIES,
+    RECORD_PARTS_AT,
     TERMS,
     WHOLE_COMMIT,
     WITHOUT_TERMS,
@@ -47,6 +50,7 @@ from oms_journal.journal.format.records import (
     Terms,
     decode_properties,
     decode_records,
+    single_parts,
 )
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
@@ -91,7 +95,7 @@ class MessageOnTerms(Message):
 
     @classmethod
     def of(cls, message: Message, terms: Terms) -> "MessageOnTerms":
-        found = cls(*message)
+        found = tuple.__new__(cls, message)
         found.terms = terms
         return found
 
@@ -238,7 +242,11 @@ def single_message(source: Source, data: bytes, place: tuple[int, int, int]) -> 
     checksum, length, meta, identity, time, kind, flags, name_size, extra, count, first, payload_hash, its_size = fields
     start = FRAME_SIZE + meta
     end = start + size
-    if first != number or its_size != size or count != 1 or kind != Operation.ADD or flags & _NOT_SINGLE:
+    if first != number or count != 1 or kind != Operation.ADD:
+        return None
+    if flags & _NOT_SINGLE:
+        return None if flags & MOVED else _single_on_terms(source, data, place)
+    if its_size != size:
         return None
     if identity != source.identity or end > len(data) or end - FRAME_SIZE > length or not name_size:
         return None
@@ -264,6 +272,37 @@ def single_message(source: Source, data: bytes, place: tuple[int, int, int]) -> 
 
 
 _NOT_SINGLE = 255 & ~(PROPERTIES | PRODUCER | WHOLE_COMMIT)
+
+
+def _single_on_terms(source: Source, data: bytes, place: tuple[int, int, int]) -> Message | None:
+    """Return the message of `single_message` where its record has terms."""
+    number, offset, size = place
+    checksum, length, meta, identity, time, _, flags, name_size, extra, _, _, payload_hash, _ = FIRST.unpack_from(data)
+    start = FRAME_SIZE + meta
+    end = start + size
+    if identity != source.identity or end > len(data) or end - FRAME_SIZE > length or not name_size:
+        return None
+    payload = data[start:end]
+    if xxh3(data[FRAME_LENGTH_AT:start], (source.seed + offset) & SEED_MASK) != checksum:
+        return None
+    if xxh3(payload) != payload_hash:
+        return None
+    parts, names = single_parts(flags)
+    had = dict(zip(names, parts.unpack_from(data, FRAME_SIZE + RECORD_PARTS_AT), strict=True))
+    at = FRAME_SIZE + RECORD_PARTS_AT + parts.size
+    if had["sizes"] != size:
+        return None
+    split, producer_at, group_at = had.get("property_sizes", 0), at + name_size, at + name_size + extra
+    try:
+        queue = data[at:producer_at].decode()
+        producer = data[producer_at:group_at].decode() or None
+        properties = decode_properties(payload[:split]) if flags & PROPERTIES else {}
+    except ValueError:
+        return None
+    group = data[group_at : group_at + had["group_sizes"]] or None if flags & GROUP else None
+    message = (number, queue, payload[split:], properties, time, producer, source.sequence, offset)
+    terms = Terms(had.get("due"), had.get("expiry"), had.get("attempts"), group)
+    return MessageOnTerms.of(tuple.__new__(Message, message), terms)
 
 
 class FrameReader:

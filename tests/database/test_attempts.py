@@ -322,6 +322,7 @@ def test_on_a_full_disk_a_message_stays_and_comes_again() -> None:
         cleanup_interval=0, clock=wall, steady=steady, max_attempts=1, dead_letter="dead", max_data_file_size=20_000
     )
     with MessageDatabase.open("/spool", disk=disk, options=options) as db:
+        db._handing.is_attended = False
         number = db.add("q", bytes(9000))
         db._journal.maintain()
         disk.space = disk.used()

@@ -19,11 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from oms_journal import AsyncBroker, MessageDatabase
 from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.stomp.frames import V12, Frame, encode_frame
 from oms_journal.broker.server.stomp.listener import StompListener
+from oms_journal.database import maintenance
 from oms_journal.journal.names import LOCK, DataFileName
 from oms_journal.recovery.report import Verdict
 from tests.project.house_map import first_sentence
@@ -171,6 +173,11 @@ async def _send(directory: Path, walk: Walk) -> None:
 
 def traced(directory: Path) -> dict[str, list[Step]]:
     """Return the steps of each section."""
+    with patch.object(maintenance, "VOUCH_SECONDS", _NEVER_SECONDS):
+        return _traced(directory)
+
+
+def _traced(directory: Path) -> dict[str, list[Step]]:
     plain = of_add(directory / "plain")
     full = of_add(directory / "full", properties={"kind": "order"}, producer_id="order 1")
     start = of_start(directory / "start")

@@ -13,13 +13,14 @@ from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.database import maintenance
 from oms_journal.database.maintenance import Maintenance
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.errors import DirectoryGone, JournalError, TakenOver
+from oms_journal.journal.errors import DatabaseClosed, DirectoryGone, JournalError, TakenOver
 from oms_journal.journal.lock import read_holder
 from oms_journal.journal.writing.segment import Segment
 from oms_journal.journal.writing.supply import ROLLED_MAX
 from tests.support.crashes.crash_model import found_after, open_unattended, state_of
 from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
+from tests.support.servers.stomp_server import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -154,6 +155,20 @@ def test_no_fault_ends_the_work_and_each_is_told(
     assert str(failure) in caplog.text
     assert len(caplog.records) < 5, "the same fault again and again is told once"
     assert thread.failure is not None
+
+
+def test_that_the_database_is_closed_in_that_moment_is_nothing_to_tell(
+    diary: Diary, caplog: pytest.LogCaptureFixture
+) -> None:
+    diary.failures["maintain"] = DatabaseClosed("spool was closed")
+    diary.is_due = True
+    work = diary.maintenance()
+    with caplog.at_level(logging.WARNING, "oms.database"):
+        work.start()
+        eventually(lambda: diary.done.count("maintain") > 1)
+        work.stop()
+    assert not caplog.records
+    assert work.failure is None
 
 
 def test_stopping_lets_what_is_being_done_be_finished(diary: Diary) -> None:

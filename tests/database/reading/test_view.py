@@ -10,6 +10,7 @@ from time import sleep
 import pytest
 
 from oms_journal import DatabaseView, DiskError, MessageDamaged, MessageDatabase, NoSuchMessage
+from oms_journal.database import maintenance
 from oms_journal.database.lookup import look_up
 from oms_journal.journal.format.headers import HEADERS_SIZE
 from oms_journal.journal.names import INDEX, DataFileName
@@ -18,7 +19,8 @@ from tests.support.journals import golden_files
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Iterator[MessageDatabase]:
+def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MessageDatabase]:
+    monkeypatch.setattr(maintenance, "VOUCH_SECONDS", 3600.0)  # it vouches only where a test says so
     with open_small(tmp_path / "spool") as opened:
         yield opened
 

@@ -1,13 +1,14 @@
 """A message is read out of its frame and verified: each byte of it, however long it is."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from oms_journal.journal.errors import MessageDamaged
-from oms_journal.journal.format.records import Added
-from oms_journal.journal.reading.message import FrameReader, Message, Source
+from oms_journal.journal.format.records import Added, TermColumns, encode_properties
+from oms_journal.journal.reading.message import FrameReader, Message, MessageOnTerms, Source, single_message
 from oms_journal.journal.writing.draft import CommitBuilder, Draft, QueueTemplate
 from oms_journal.journal.writing.groups import form
 from oms_journal.journal.writing.single import PlainAdds, WritePosition
@@ -48,3 +49,46 @@ def test_whichever_byte_of_a_message_is_wrong_it_is_damaged(draft: Callable[[], 
     for place in (*range(start, start + len(PAYLOAD), 97), start + len(PAYLOAD) - 1):
         disk.put(PATH, data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
         assert isinstance(_read(disk), MessageDamaged), place - start
+
+
+@pytest.mark.parametrize("has_producer", [False, True])
+@pytest.mark.parametrize("has_properties", [False, True])
+@pytest.mark.parametrize("terms", list(itertools.product([False, True], repeat=4)))
+def test_a_message_with_any_terms_is_read_alone_as_out_of_its_frame_and_never_where_a_byte_is_wrong(
+    terms: tuple[bool, ...], has_properties: bool, has_producer: bool
+) -> None:
+    due, expiry, attempts, group = terms
+    builder = CommitBuilder()
+    builder.add(
+        Added(
+            queue=b"queue",
+            payloads=[b"a payload"],
+            properties=[encode_properties({"kind": "order"})] if has_properties else None,
+            producer=b"order-1" if has_producer else b"",
+            terms=TermColumns(
+                due=[7] if due else (),
+                expiry=[8] if expiry else (),
+                attempts=[9] if attempts else (),
+                groups=[b"customer"] if group else (),
+            ),
+        )
+    )
+    data = b"".join(bytes(buffer) for buffer in form(PLACE, [builder.draft()], time=1).buffers)
+    disk = SimulatedDisk()
+    disk.make_directory(PATH.parent)
+    disk.put(PATH, bytes(PLACE.offset) + data)
+    source = Source(disk.open(PATH), PATH, PLACE.identity, PLACE.sequence)
+    (whole,) = FrameReader(source).messages([(PLACE.next_message, PLACE.offset)])
+    assert isinstance(whole, Message)
+    size = len(b"a payload") + (len(encode_properties({"kind": "order"})) if has_properties else 0)
+    place = PLACE.next_message, PLACE.offset, size
+
+    alone = single_message(source, data, place)
+    assert alone == whole
+    assert type(alone) is type(whole)
+    assert not isinstance(alone, MessageOnTerms) or alone.terms == whole.terms  # type: ignore[attr-defined]
+    end = data.index(b"a payload") + len(b"a payload")
+    for at in range(end):
+        wrong = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        assert single_message(source, wrong, place) in (None, alone), at  # its last frame's bytes may stand for none
+        assert single_message(source, data[:at], place) is None, at
