@@ -726,8 +726,9 @@ class MessageDatabase:
 
         Raises InvalidName, TypeError, ValueError, DatabaseClosed and DiskError.
         """
-        if wait != 0 or lease is not None or type(queue) is not str:
-            asked, seconds = queue_names(queue), waiting_seconds(wait)
+        seconds = waiting_seconds(wait) if wait != 0 else 0.0
+        if lease is not None or type(queue) is not str:
+            asked = queue_names(queue)
             return self._handing.take(asked, seconds, None if lease is None else lease_microseconds(lease))
         place = None
         try:
@@ -736,7 +737,7 @@ class MessageDatabase:
                 with ledger.lock:
                     place = self._consumers.take(queue)
                 if place is None:
-                    return None
+                    return self._handing.take_waiting((queue,), seconds, None) if seconds else None
                 found = read_one(self._files, place.number, self._find, place)
                 if isinstance(found, Message):
                     return self._handing.with_attempts(found) if ledger.index.returned.entries else found

@@ -279,7 +279,7 @@ class Options:
 
     def moment(self) -> Moment:
         """Return what the two clocks show."""
-        return Moment((self.steady or steady_clock)(), self.clock())
+        return tuple.__new__(Moment, ((self.steady or steady_clock)(), self.clock()))
 
     @property
     def window(self) -> WindowBounds:

@@ -139,7 +139,9 @@ class Index:
         terms = self.terms
         if terms is None:
             return {}
-        found = terms.ready(now, taken) if terms.has_news(now) else {}
+        if not terms.has_news(now):
+            return {}
+        found = terms.ready(now, taken)
         if terms.is_over:
             self.terms, self.messages = None, self.table
         return found

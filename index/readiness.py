@@ -337,6 +337,8 @@ class Readiness:
         self._due, self._expiry = _Clocked(), _Clocked()
         self._groups = Groups()
         self._timed = 0  # messages that stand in a schedule, or stood there
+        self._is_spent = False  # the last one has gone
+        self._next_steady = self._next_wall = NEVER  # when time changes anything, by either clock
         self._freed: list[tuple[int, int]] = []  # places of queues, and numbers, for the next `ready`
         self._expired = array("Q")  # numbers; those that were deleted since may stay a while
         self.expired: dict[int, int] = {}  # how many expired messages are in the table, by the queue's place
@@ -358,6 +360,7 @@ class Readiness:
             self._table.change(number, bits | behind)
         if bits & TIMED:
             self._timed += count
+            self._look_ahead()
 
     def load(self, rows: TermRows, now: int) -> None:
         """Take in all messages that a journal has with terms, those of them that are in the table. Begins anew.
@@ -373,6 +376,7 @@ class Readiness:
         self._table.mark(rows.numbers[is_grouped], GROUPED)
         self._timed = int(np.count_nonzero(is_due | is_expiring))
         self._table.mark(self._groups.load(rows.numbers[is_grouped], rows.groups[is_grouped]), BEHIND)
+        self._look_ahead()
 
     def add_rows(self, rows: TermRows) -> None:
         """Take in messages that came with numbers and terms of their own, behind all others."""
@@ -389,6 +393,7 @@ class Readiness:
                 bits |= TIMED
             self._table.change(number, bits)
             self._timed += bool(bits & TIMED)
+        self._look_ahead()
 
     def come_back(self, number: int) -> bool:
         """Say whether a message that was in somebody's hands may be handed out again. What is late expires."""
@@ -402,7 +407,13 @@ class Readiness:
 
     def has_news(self, now: Moment) -> bool:
         """Say whether `ready` has anything to tell or to change. Each take asks it."""
-        return bool(self._freed) or self._due.is_near(now) or self._expiry.is_near(now)
+        is_time = self._next_steady <= now.steady or self._next_wall <= now.wall
+        return is_time or bool(self._freed) or self._is_spent
+
+    def _look_ahead(self) -> None:
+        due, expiry = self._due, self._expiry
+        self._next_steady = min(due.steady.next_at, expiry.steady.next_at)
+        self._next_wall = min(due.wall.next_at, expiry.wall.next_at)
 
     def ready(self, now: Moment, taken: Container[int]) -> dict[str, list[int]]:
         """Return what may be handed out since this was asked last, up to now, by queue. What is over by now expires.
@@ -414,6 +425,8 @@ class Readiness:
             self._expire(self._expiry.pop(now), taken)
         if self._due.is_near(now):
             self._become_due(self._due.pop(now))
+        self._look_ahead()
+        self._is_spent = False
         found: dict[str, list[int]] = {}
         if self._freed:
             freed, self._freed = self._freed, []
@@ -428,8 +441,7 @@ class Readiness:
         """
         if self._freed:
             return 0.0
-        steady = min(self._due.steady.next_at, self._expiry.steady.next_at)
-        wall = min(self._due.wall.next_at, self._expiry.wall.next_at)
+        steady, wall = self._next_steady, self._next_wall
         waits = [] if steady == NEVER else [(steady - now.steady) / MICROSECONDS]
         if wall != NEVER:
             waits.append(min((wall - now.wall) / MICROSECONDS, LOOK_SECONDS))
@@ -490,6 +502,7 @@ class Readiness:
             self._timed -= bool(state & TIMED)
         if len(found):
             self._forget_gone()
+            self._is_spent = self.is_over
         return removed
 
     def _on_terms(self, numbers: Sequence[int] | Numbers) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
@@ -511,6 +524,7 @@ class Readiness:
         if len(self._due) + len(self._expiry) > 4 * self._timed + SPARE:
             self._due.keep(self._are_there)
             self._expiry.keep(self._are_there)
+            self._look_ahead()
         if self._groups.has_many_gone:
             self._groups.keep(self._are_there)
 

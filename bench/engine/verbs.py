@@ -31,6 +31,7 @@ IDLE_SECONDS = 0.005  # before each, so that the taker waits
 WEIGHED_SHARE = 10  # of the messages of the slope: those with terms take longer to add
 GROUP_COMMIT = 1000  # messages of different groups that are added in one commit
 DAY_SECONDS = 86_400
+ADD_SECONDS = 100e-6  # of CPU and of waiting for it, at most
 DUE_SECONDS = 10.0  # over which messages become due
 LATE_SECONDS = 0.05  # p99 of how long after that they are handed out
 
@@ -286,16 +287,16 @@ def _due(stack: ExitStack, settings: Settings) -> Iterator[Row]:
         plain = time.process_time() - began
         assert all(messages)
         database = stack.enter_context(opened(settings))
-        first = time.monotonic() + count * 60e-6 + 1  # they are all there by then
+        first = time.monotonic() + count * ADD_SECONDS + 1  # they are all there by then
         due: dict[int, float] = {}
         for number in range(count):
             moment = first + DUE_SECONDS * number / count
-            due[int(database.add(QUEUE, PAYLOAD, delay=moment - time.monotonic()))] = moment
+            due[int(database.add(QUEUE, PAYLOAD, delay=max(moment - time.monotonic(), 0.0)))] = moment
         assert time.monotonic() < first, "the machine is too slow for so many messages"
         began = time.process_time()
         taken: list[tuple[int, float]] = []
         while len(taken) < count:
-            message = database.take(QUEUE, wait=DUE_SECONDS)
+            message = database.take(QUEUE, wait=60)
             assert message is not None
             taken.append((message.number, time.monotonic()))
         ratios.append((time.process_time() - began) / plain)

@@ -39,6 +39,7 @@ from oms_journal.journal.reading.message import Message
 REFILL_MESSAGES = 4096  # candidates kept ready for one queue
 LINES_KEPT = 1000  # those of empty queues are not looked for below
 SETTLING_MICROSECONDS = 5_000_000  # that a caller takes at most from the look at its lease to its commit
+APART_MICROSECONDS = 5_000  # between two looks at what time makes ready, at least
 ENDS_KEPT = 1000  # moments at which leases end, those of messages that are gone among them
 
 
@@ -156,6 +157,7 @@ class Consumers:
         self.given_back: deque[int] = deque()  # handed out, and not received: to be put back. From any thread
         self._in_hand = _InHand(self)
         self.watched = NEVER  # when it is looked at the terms, by the steady clock
+        self._looked = 0  # when that was done last
         self.alarm: Callable[[int], None] = lambda _: None  # called with such a moment
         self._enough = LINES_KEPT  # when there are so many lines, those of empty queues are forgotten
 
@@ -165,7 +167,7 @@ class Consumers:
         returned, taken = line.returned, self.taken
         noted = 0
         try:
-            if self.given_back or self._index.terms is not None:
+            if self.given_back or ((terms := self._index.terms) is not None and terms.has_news(self._now())):
                 self.catch_up()
             while True:
                 if not line.ready:
@@ -445,13 +447,27 @@ class Consumers:
             waiter.wake()
 
     def next_ready(self) -> int:
-        """Return when time may make anything ready that somebody waits for, by the steady clock; NEVER for never."""
+        """Return when to look at what time makes ready for those who wait, by the steady clock; NEVER for never.
+
+        Where many messages become due one after the other, it is looked at several of them at once.
+        """
         terms = self._index.terms
         if terms is None or not self.waiting:
             return NEVER
         now = self._now()
         seconds = terms.next_change(now)
-        return NEVER if seconds is None else now.steady + int(seconds * MICROSECONDS)
+        return (
+            NEVER
+            if seconds is None
+            else max(now.steady + int(seconds * MICROSECONDS), self._looked + APART_MICROSECONDS)
+        )
+
+    def look(self, now: int) -> None:
+        """Serve those who wait with what time has made ready."""
+        self._looked = now
+        if self.waiting:
+            self.serve([*self.waiting])
+        self.watched = self.next_ready()
 
     def watch(self) -> None:
         """Have it looked at what time makes ready, where it is not looked at early enough."""

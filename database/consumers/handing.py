@@ -73,10 +73,10 @@ class Handing:
             if place is not None:
                 self.give_back((place.number,))
             raise
-        return self._take_waiting(queues, seconds, lease)
+        return self.take_waiting(queues, seconds, lease)
 
-    def _take_waiting(self, queues: Sequence[str], seconds: float, lease: int | None) -> TakenMessage | None:
-        """Do the same where there may be nothing."""
+    def take_waiting(self, queues: Sequence[str], seconds: float, lease: int | None) -> TakenMessage | None:
+        """Do what `take` does, where there may be nothing."""
         until = time.monotonic() + seconds
         while True:
             waiter = ThreadWaiter(queues)
@@ -351,12 +351,10 @@ class Handing:
             self.check()
             with self.ledger.lock:
                 consumers.advance(now := self.steady())
-                if consumers.waiting:
-                    consumers.serve([*consumers.waiting])
-                consumers.watched = watched = consumers.next_ready()
+                consumers.look(now)
             self.returns.move_dead()
             written = self.returns.write_in_time(now)
         except DatabaseClosed:
             return None
-        end = min(end for end in (consumers.next_end, written, watched) if end is not None)
+        end = min(end for end in (consumers.next_end, written, consumers.watched) if end is not None)
         return None if end == NEVER else end

@@ -80,7 +80,7 @@ def task_name() -> int | str:
 def queue_names(queue: object) -> Sequence[str]:
     """Return the names of one queue or of several, each once. TypeError, ValueError, InvalidName."""
     if isinstance(queue, str):
-        return (plain_text(queue, "queue"),)
+        return (queue if type(queue) is str else plain_text(queue, "queue"),)
     if isinstance(queue, bytes | bytearray | memoryview | Mapping) or not isinstance(queue, Iterable):
         raise TypeError(f"queue must be text (str), or several of them in the order of their turn, not {shown(queue)}")
     names = tuple(dict.fromkeys(plain_text(one, "queue") for one in queue))
@@ -122,7 +122,7 @@ LEASE_SECONDS_MAX = 1e9
 def _seconds(value: object, what: str) -> float:
     if type(value) is float:
         return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise TypeError(f"{what} must be a number of seconds, not {shown(value)}")
     try:
         return float(value)

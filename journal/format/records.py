@@ -513,9 +513,21 @@ def _columns(flags: int) -> Sequence[tuple[str, str, int]]:
     return [(name, code, size) for flag, name, code, size in every if flags & flag == flag]
 
 
+_PLACED = ("sizes", "property_sizes", "due", "expiry", "attempts", "group_sizes")
+
+
 @lru_cache(RECORD_FLAGS + 1)
-def single_parts(flags: int) -> tuple[struct.Struct, Sequence[str]]:
-    """Return what stands between head and name of an ADD of one message, and the names of its columns."""
-    columns = _columns(flags)
-    codes, names = "<" + "".join(code for _, code, _ in columns), [name for name, _, _ in columns]
-    return (struct.Struct(codes + "B"), [*names, "group_sizes"]) if flags & GROUP else (struct.Struct(codes), names)
+def single_parts(flags: int) -> tuple[struct.Struct, Sequence[int]]:
+    """Return what stands between head and name of an ADD of one message, and where in it the fields stand.
+
+    These are the sizes of the message, of its properties, its due time, its expiry, its attempts and the size of its
+    group's name; -1 stands for what is not there.
+    """
+    codes, names = ["<"], []
+    for name, code, _ in _columns(flags):
+        codes.append(code)
+        names.append(name)
+    if flags & GROUP:
+        codes.append("B")
+        names.append("group_sizes")
+    return struct.Struct("".join(codes)), [names.index(name) if name in names else -1 for name in _PLACED]

@@ -271,6 +271,7 @@ def single_message(source: Source, data: bytes, place: tuple[int, int, int]) -> 
     return Message(number, queue, payload[split:], properties, time, producer, sequence, offset)
 
 
+PARTS_AT = FRAME_SIZE + RECORD_PARTS_AT  # of a frame's first record, behind its head
 _NOT_SINGLE = 255 & ~(PROPERTIES | PRODUCER | WHOLE_COMMIT)
 
 
@@ -287,22 +288,26 @@ def _single_on_terms(source: Source, data: bytes, place: tuple[int, int, int]) -
         return None
     if xxh3(payload) != payload_hash:
         return None
-    parts, names = single_parts(flags)
-    had = dict(zip(names, parts.unpack_from(data, FRAME_SIZE + RECORD_PARTS_AT), strict=True))
-    at = FRAME_SIZE + RECORD_PARTS_AT + parts.size
-    if had["sizes"] != size:
+    parts, (size_at, split_at, due_at, expiry_at, attempts_at, group_at) = single_parts(flags)
+    had = (*parts.unpack_from(data, PARTS_AT), None)  # which the places of what is not there name
+    if had[size_at] != size:
         return None
-    split, producer_at, group_at = had.get("property_sizes", 0), at + name_size, at + name_size + extra
+    at = PARTS_AT + parts.size
+    end = at + name_size
+    group = None
+    if flags & GROUP:
+        group = data[end + extra : end + extra + had[group_at]] or None
     try:
-        queue = data[at:producer_at].decode()
-        producer = data[producer_at:group_at].decode() or None
-        properties = decode_properties(payload[:split]) if flags & PROPERTIES else {}
+        queue = data[at:end].decode()
+        producer = data[end : end + extra].decode() or None
+        split = had[split_at] or 0
+        properties = decode_properties(payload[:split]) if split else {}
     except ValueError:
         return None
-    group = data[group_at : group_at + had["group_sizes"]] or None if flags & GROUP else None
-    message = (number, queue, payload[split:], properties, time, producer, source.sequence, offset)
-    terms = Terms(had.get("due"), had.get("expiry"), had.get("attempts"), group)
-    return MessageOnTerms.of(tuple.__new__(Message, message), terms)
+    made = (number, queue, payload[split:], properties, time, producer, source.sequence, offset)
+    found = tuple.__new__(MessageOnTerms, made)
+    found.terms = tuple.__new__(Terms, (had[due_at], had[expiry_at], had[attempts_at], group))
+    return found
 
 
 class FrameReader:

@@ -11,7 +11,7 @@ import pytest
 from bench import beside_embedded, figures, table
 from bench.__main__ import FIGURES, PAGE, PARTS
 from bench.callers import QUEUE, frame_bytes
-from bench.engine import commits, consumers, growth, opening
+from bench.engine import commits, consumers, growth, opening, verbs
 from bench.measure import BUSY, Rate, Row, Settings, quiet_rates
 from bench.raw import METHODS, RawJournal
 from tests.support.project import REPOSITORY
@@ -211,6 +211,19 @@ def test_the_calls_of_a_consumer_measure_something(tmp_path: Path) -> None:
     assert {"cpu-take", "cpu-deliver", "cpu-cycle", "cpu-identifier", "cpu-take-deep"} <= {row.name for row in rows}
     assert any("take-many" in row.name for row in rows)
     assert all(row.measured and row.median > 0 for row in rows)
+
+
+def test_the_verbs_of_a_queue_measure_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"DUE_SECONDS": 0.1, "WAITS": 2, "STOCK": 16, "WEIGHINGS": 1}.items():
+        monkeypatch.setattr(verbs, name, value)
+    settings = replace(_settings(tmp_path), identifiers=100, slope_counts=(1000, 10_000), runs=1)
+
+    rows = list(verbs.verbs(settings))
+
+    assert [row.name for row in rows] == [
+        "wait-threads", "wait-asyncio", "cpu-take-lease", "memory-due", "memory-group", "due-cpu", "due-late",
+    ]  # fmt: skip
+    assert all(row.measured for row in rows)
 
 
 def test_embedded_stores_are_measured_where_they_are_installed(tmp_path: Path) -> None:
