@@ -38,12 +38,13 @@ user = typer.Typer(
 UsersFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="The users file. Its mode must be 0600.", show_default=False)
 ]
-Name = Annotated[str, typer.Argument(metavar="USER", help="The name that programs log on with.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="USER", help="The name that a program logs on with.", show_default=False)]
 Pattern = Annotated[
     list[str],
     typer.Argument(
         metavar="PATTERN...",
-        help="On what: CLASS/SERVER/SERVICE, topic/NAME, /queue/NAME or broker. * stands for any characters.",
+        help="The services, topics or queues that it is for: CLASS/SERVER/SERVICE, topic/NAME, /queue/NAME, or broker "
+        "for the broker itself. * stands for any characters.",
         show_default=False,
     ),
 ]
@@ -59,13 +60,17 @@ class RightName(StrEnum):
 
 
 Which = Annotated[
-    RightName, typer.Argument(metavar="RIGHT", help="What the user may do: send, receive, look or administer.")
+    RightName,
+    typer.Argument(
+        metavar="RIGHT",
+        help="What the user may do: send, receive, look at what waits, or administer (give commands, and look).",
+    ),
 ]
 
 
 @user.command(cls=Command)
 def add(file: UsersFile, name: Name, as_json: options.AsJson = False) -> None:
-    """Add a user, with a password that is asked for, and no rights yet.
+    """Add a user, with a password that oms asks for, and no rights yet.
 
     oms makes the file if there is none. Without a terminal oms reads the password from the first line of standard
     input. Then give the user rights with `oms user allow`.
@@ -90,7 +95,7 @@ def remove(file: UsersFile, name: Name, as_json: options.AsJson = False) -> None
 
 @user.command(cls=Command)
 def password(file: UsersFile, name: Name, as_json: options.AsJson = False) -> None:
-    """Give a user another password, which is asked for.
+    """Give a user another password, which oms asks for.
 
     Without a terminal oms reads it from the first line of standard input. A running server notices within seconds.
     """
@@ -105,7 +110,8 @@ def password(file: UsersFile, name: Name, as_json: options.AsJson = False) -> No
 def allow(file: UsersFile, name: Name, right: Which, patterns: Pattern, as_json: options.AsJson = False) -> None:
     """Allow a user to do something, on one or more patterns.
 
-    If exactly this was denied before, oms takes the denial back. A running server notices within seconds.
+    If you have denied the same right on the same pattern before, oms takes the denial back. A running server notices
+    within seconds.
     """
     _change_rights(file, name, right, patterns, is_allowed=True)
     _say(f"{name} may {right.value} {', '.join(patterns)}", as_json, user=name, allowed={right.value: patterns})
@@ -115,8 +121,8 @@ def allow(file: UsersFile, name: Name, right: Which, patterns: Pattern, as_json:
 def deny(file: UsersFile, name: Name, right: Which, patterns: Pattern, as_json: options.AsJson = False) -> None:
     """Deny a user something, on one or more patterns.
 
-    A denial wins over everything that is allowed. If exactly this was allowed before, oms takes that back. A running
-    server notices within seconds.
+    A denial wins over everything that is allowed. If you have allowed the same right on the same pattern before, oms
+    takes that back. A running server notices within seconds.
     """
     _change_rights(file, name, right, patterns, is_allowed=False)
     _say(f"{name} may not {right.value} {', '.join(patterns)}", as_json, user=name, denied={right.value: patterns})
@@ -124,7 +130,7 @@ def deny(file: UsersFile, name: Name, right: Which, patterns: Pattern, as_json: 
 
 @user.command("list", cls=Command)
 def list_users(file: UsersFile, as_json: options.AsJson = False) -> None:
-    """List the users and their rights. oms shows nothing of passwords."""
+    """List the users and their rights, and nothing of their passwords."""
     with _refusing():
         users = _users(file)
     if as_json:

@@ -236,15 +236,23 @@ def _row(message: "Message") -> tuple[str, str, str, str]:
 
 
 def show(
-    number: Annotated[int, typer.Argument(min=1, metavar="NUMBER", help="The message's number.", show_default=False)],
-    raw: Annotated[bool, typer.Option("--raw", help="Print the payload's exact bytes and nothing else.")] = False,
+    number: Annotated[
+        int,
+        typer.Argument(
+            min=1, metavar="NUMBER", help="The message's number, as `oms list` shows it.", show_default=False
+        ),
+    ],
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print all bytes of the payload as they are, and nothing else.")
+    ] = False,
     spool: options.Spool = options.SPOOL_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
     """Show one undelivered message: place, properties, payload.
 
-    oms shows at most 4,096 bytes of the payload; --raw prints all of it. It changes nothing, and works on a running
-    database.
+    The place is a data file, and the byte in it where the message's commit begins. oms shows at most 4,096 bytes of the
+    payload; --raw prints all of it. oms changes nothing, and works on a running database. It exits 1 when there is no
+    such message.
     """
     message = looked_up(spool, number)
     if raw:

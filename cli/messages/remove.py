@@ -100,7 +100,7 @@ def _print_done(chosen: list[int], deleted: int, *, by_number: bool, as_json: bo
 
 
 def drop(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The key.", show_default=False)],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key, as a program has put it.", show_default=False)],
     yes: options.Yes = False,
     spool: options.Spool = options.SPOOL_DEFAULT,
     wait: options.Wait = 0.0,
@@ -108,7 +108,8 @@ def drop(
 ) -> None:
     """Drop a key and its value, after asking.
 
-    oms asks with the size of the value, unless you give --yes. It exits 1 when there is no such key.
+    A key has a small value that programs set with `put`. oms shows how large the value is and asks, unless you give
+    --yes. It exits 1 when there is no such key.
     """
     with view(spool) as looking:
         value = looking.get(key)

@@ -35,7 +35,8 @@ def backup(  # noqa: PLR0913
         bool, typer.Option("--follow", "-f", help="Go on copying what comes, until you stop it.")
     ] = False,
     interval: Annotated[
-        float, typer.Option(min=0.01, metavar="SECONDS", help="With --follow: look for new commits so often.")
+        float,
+        typer.Option(min=0.01, metavar="SECONDS", help="With --follow: the time between two looks for new commits."),
     ] = INTERVAL_SECONDS,
     copy: Annotated[
         bool, typer.Option("--copy", help="Copy every file. Without it oms links files on the same file system.")

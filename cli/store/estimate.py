@@ -324,22 +324,22 @@ def _commit(store: JournalStore, commits: Iterator[Changes]) -> list[int]:
 
 # The command.
 
-Uows = Annotated[int, typer.Option("--uows", min=0, metavar="N", help="So many units of work wait at a time.")]
+Uows = Annotated[int, typer.Option("--uows", min=0, metavar="N", help="How many units of work wait at the same time.")]
 Messages = Annotated[
-    int, typer.Option("--messages", min=1, max=1_000_000, metavar="N", help="Each unit of work has so many messages.")
+    int, typer.Option("--messages", min=1, max=1_000_000, metavar="N", help="How many messages each unit of work has.")
 ]
-Size = Annotated[str, typer.Option("--size", metavar="SIZE", help="A message has this size on average (B, K, M, G).")]
+Size = Annotated[str, typer.Option("--size", metavar="SIZE", help="The average size of a message (B, K, M, G).")]
 Statuses = Annotated[
     int,
     typer.Option(
         "--statuses",
         min=0,
         metavar="N",
-        help="The store keeps the persistent status of so many complete units of work.",
+        help="How many complete units of work the store still knows the status of.",
     ),
 ]
 Rate = Annotated[
-    float, typer.Option("--rate", min=0, metavar="N", help="So many units of work come and go in a second.")
+    float, typer.Option("--rate", min=0, metavar="N", help="How many units of work come and go in a second.")
 ]
 
 
@@ -353,6 +353,9 @@ def estimate(  # noqa: PLR0913
     as_json: options.AsJson = False,
 ) -> None:
     """Say how much disk and memory a load of units of work takes.
+
+    A unit of work is a group of messages that a broker hands out as a whole. oms writes a sample of the load into a
+    temporary directory, measures it, and scales the figures up. It needs no database, and changes none.
 
     \b
     For 100,000 units of work of 40 messages of 59 bytes, and 500,000 statuses:

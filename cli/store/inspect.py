@@ -27,8 +27,9 @@ UNREADABLE_SHOWN = 10
 def stats(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson = False) -> None:
     """Show files, bytes, queues, and what pins the oldest file.
 
-    A pin is the oldest message or key that is still needed: it keeps its data file and all later ones. oms shows the
-    ten fullest queues; `oms list` shows all. It changes nothing, and works on a running database.
+    `live` is what of the files is still needed. `pinned by` is the oldest message or key that is still needed: it keeps
+    its data file and all later ones. oms shows the ten fullest queues; `oms list` shows all. oms changes nothing, and
+    works on a running database.
     """
     with view(spool) as looking:
         found = looking.stats()
@@ -73,8 +74,8 @@ def _pin_text(pin: "Pin") -> str:
 def explain(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson = False) -> None:
     """Say why each data file is still there, and what could go.
 
-    For each file you see what keeps it, how many later files it keeps, and how much `oms cleanup --compact` would free
-    of it. oms changes nothing, and works on a running database.
+    For each file you see what keeps it (`kept by`), how many later files it keeps (`pins`), and how much `oms cleanup
+    --compact` would free of it (`can free`). oms changes nothing, and works on a running database.
     """
     with view(spool) as looking:
         files = looking.explain()

@@ -1,4 +1,4 @@
-"""The page on the command `oms`, made from the program itself: python -m tests.docs.commands
+"""The page on the command `oms`, made from the program itself: python -m tests.docs.reference.commands
 
 What stands between its marks is made of the commands' help, arguments and options, and of the exit codes. The rest of
 the page is written by hand.

@@ -1,4 +1,4 @@
-"""The tables and the example of the pages on the format: python -m tests.docs.format_pages writes them from the code.
+"""The tables and the example of the pages on the format: python -m tests.docs.reference.format_pages writes them.
 
 A table of a page that is one of a module's docstring is written as it stands there. The table of verdicts is that of
 `recovery/decision.py`, and the example is the smallest golden file, with short fields joined on a line.

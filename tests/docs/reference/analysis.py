@@ -1,4 +1,4 @@
-"""The page on the analysis, made from the code: python -m tests.docs.analysis
+"""The page on the analysis, made from the code: python -m tests.docs.reference.analysis
 
 What stands between its marks is made of the data source's columns, and of the questions with their columns. The rest of
 the page is written by hand.

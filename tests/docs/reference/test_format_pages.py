@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.format_pages import BYTES, READING, SMALLEST, verdicts, written
+from tests.docs.reference.format_pages import BYTES, READING, SMALLEST, verdicts, written
 from tests.support.journals.annotated import as_bytes
 from tests.support.journals.format_tables import PAGES, markdown_tables
 
@@ -18,7 +18,7 @@ WORDS_MAX = 25  # of a sentence, and of what stands between two semicolons in th
 def test_tables_and_example_are_those_of_the_code(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
 
-    assert text == written(page, text), "write them anew: python -m tests.docs.format_pages"
+    assert text == written(page, text), "write them anew: python -m tests.docs.reference.format_pages"
 
 
 def test_the_table_of_verdicts_is_that_of_recovery() -> None:

@@ -1,4 +1,4 @@
-"""The tables of the page on limits: written and compared from the code. python -m tests.docs.limits writes them.
+"""The tables of the page on limits, from the code: python -m tests.docs.reference.limits writes them.
 
 What is said of a limit stands here, beside the place in the code that has it, so that neither changes alone.
 """

@@ -6,7 +6,7 @@ import pytest
 
 from oms_journal.analysis import options, questions
 from oms_journal.analysis.plan import PARTITION_BYTES
-from tests.docs.analysis import OPTIONS, PAGE, asked, found, parts
+from tests.docs.reference.analysis import OPTIONS, PAGE, asked, found, parts
 
 TEXT = PAGE.read_text(encoding="utf-8")
 TABLES = re.findall(r"^### Options of ([^\n]+)\n(.+?)(?=^###)", TEXT, re.MULTILINE | re.DOTALL)
@@ -14,7 +14,7 @@ TABLES = re.findall(r"^### Options of ([^\n]+)\n(.+?)(?=^###)", TEXT, re.MULTILI
 
 @pytest.mark.parametrize("part", parts())
 def test_what_is_between_marks_is_what_the_code_says(part: str) -> None:
-    assert found(part) == parts()[part], "write it anew: python -m tests.docs.analysis"
+    assert found(part) == parts()[part], "write it anew: python -m tests.docs.reference.analysis"
 
 
 def test_every_option_has_a_row_and_every_row_is_an_option() -> None:

@@ -7,8 +7,8 @@ import typer
 
 from oms_journal.cli.failures import ExitCode
 from oms_journal.cli.main import app
-from tests.docs import commands
-from tests.docs.commands import PAGE, SUBJECTS, found, parts
+from tests.docs.reference import commands
+from tests.docs.reference.commands import PAGE, SUBJECTS, found, parts
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -26,7 +26,7 @@ def test_every_command_stands_in_the_table_and_every_row_is_a_command() -> None:
 
 @pytest.mark.parametrize("part", parts())
 def test_what_is_between_marks_is_what_the_program_says(part: str) -> None:
-    assert found(part) == parts()[part], "write it anew: python -m tests.docs.commands"
+    assert found(part) == parts()[part], "write it anew: python -m tests.docs.reference.commands"
 
 
 def test_every_exit_code_has_a_row_with_what_to_do() -> None:

@@ -1,0 +1,1 @@
+"""Tests of the pages about the broker: what they say is so."""

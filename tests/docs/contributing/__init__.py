@@ -1,0 +1,1 @@
+"""Tests of the pages for who works on oms: what they say is so."""

@@ -1,0 +1,1 @@
+"""Tests of the reference pages: what they say is so."""
