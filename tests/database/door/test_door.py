@@ -623,7 +623,7 @@ def rest(plain: socket.socket) -> bytes:
     [
         bytes(64),
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        Greeting(2).encode(),
+        Greeting(VERSION + 1).encode(),
         Greeting(VERSION).encode() + bytes(HEADER.size),
         Greeting(VERSION).encode() + HEADER.pack(Kind.ADDED, 24) + bytes(24),
         Greeting(VERSION).encode() + framed(Kind.ADD, [bytes(3)]),
