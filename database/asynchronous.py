@@ -411,9 +411,9 @@ class AsyncMessageDatabase:
     async def _added_in_turn(self, draft: Draft, seconds: float | None) -> Added:
         return added_number(await self._write(draft, seconds))
 
-    async def _write(self, draft: Draft, seconds: float | None) -> Draft:
+    async def _write(self, draft: Draft, seconds: float | None, end: "asyncio.Future[None] | None" = None) -> Draft:
         if seconds is not None:
-            return await write_in_turn_async(self._database.drafting.ledger, draft, seconds, self._commit)
+            return await write_in_turn_async(self._database.drafting.ledger, draft, seconds, self._commit, end)
         await self._commit(draft)
         return draft
 
@@ -454,11 +454,13 @@ class AsyncMessageDatabase:
         )
         return self._added_many(draft, None if wait is None else waiting_seconds(wait))
 
-    async def _added_many(self, draft: Draft | None, seconds: float | None) -> AddedMany:
+    async def _added_many(
+        self, draft: Draft | None, seconds: float | None, end: "asyncio.Future[None] | None" = None
+    ) -> AddedMany:
         if draft is None:
             self._database.check_open()
         else:
-            draft = await self._write(draft, seconds)
+            draft = await self._write(draft, seconds, end)
         return added_numbers(draft)
 
     def commit(self, *, producer_id: str | None = None) -> "AsyncCommitBlock":

@@ -54,7 +54,7 @@ from oms_journal.database.consumers.consuming import Consuming, Taking
 from oms_journal.database.consumers.dead_letters import requeued
 from oms_journal.database.consumers.hand_file import HandFile, forget, in_hand
 from oms_journal.database.consumers.handing import Handing
-from oms_journal.database.consumers.returns import Returns
+from oms_journal.database.consumers.returns import EXPIRED_MAX, Returns
 from oms_journal.database.consumers.waiting import delay_seconds, lease_microseconds, queue_names, waiting_seconds
 from oms_journal.database.holds import Holds
 from oms_journal.database.lookup import SealedIndex
@@ -126,7 +126,7 @@ class MessageDatabase:
         self._disk = disk
         self._ownership = started.ownership
         started.index.settle_terms(options.clock())
-        self._consumers = Consumers(started.index, options.dead_letters, options.moment)
+        self._consumers = Consumers(started.index, options.dead_letters(), options.moment)
         limits = options.limits()
         if limits is None:
             self._ledger = Ledger(started.index, self._consumers, options.ahead)
@@ -176,7 +176,7 @@ class MessageDatabase:
             clean_up=self._clean_up,
             make_room=self._make_room,
             needs_room=lambda: self._needs_room,
-            delete_expired=self._delete_expired,
+            end_expired=self._end_expired,
             has_expired=self._has_expired,
             cleanup_seconds=options.cleanup_interval,
             renew_seconds=options.renew_interval,
@@ -253,7 +253,7 @@ class MessageDatabase:
     def _begin_again(self) -> None:
         """Go on with what came back to the opening before this one, and with what was in hand where it died."""
         disk, directory, owner = self._disk, self.directory, self._ownership.number
-        if self.options.max_attempts is None:
+        if not self._consumers.dead_letters.count_attempts:
             self._handing.begin_again((), None)
         else:
             self._handing.begin_again(in_hand(disk, directory, owner - 1), HandFile(disk, directory, owner))
@@ -404,15 +404,34 @@ class MessageDatabase:
             terms = self._ledger.index.terms
             return terms is not None and bool(terms.expired)
 
-    def _delete_expired(self) -> None:
-        """Delete the messages that have expired, many in one commit."""
-        while True:
-            with self._ledger.lock:
-                terms = self._ledger.index.terms
-                numbers = [] if terms is None else terms.first_expired(EXPIRED_MESSAGES_MAX)
-            if not numbers:
-                return
+    def _end_expired(self) -> None:
+        """Delete the messages that have expired, many in one commit, or move them where their queue says so.
+
+        While the disk is full a move raises DiskFull, and what it was to move stays. Deleting comes first: it has room.
+        """
+        while numbers := self._first_expired(EXPIRED_MESSAGES_MAX, None):
             self._remove(Operation.DELETE, numbers)
+        for queue in [name for name, dead in self._consumers.dead_letters.named.items() if dead and dead.takes_expired]:
+            while numbers := self._first_expired(EXPIRED_MAX, queue):
+                if not self._returns.move_expired(queue, numbers):
+                    break  # somebody removes one at the same time: the next look does the rest
+
+    def _first_expired(self, count: int, queue: str | None) -> list[int]:
+        """Return about so many messages of a queue that have expired. None: of all that have no dead letters for them.
+
+        [] for none.
+        """
+        with self._ledger.lock:
+            terms, table = self._ledger.index.terms, self._ledger.index.table
+            if terms is None:
+                return []
+            if queue is None:
+                dead = {place: self._consumers.dead_letters.of(table.queues.name(place)) for place in terms.expired}
+                return terms.first_expired(
+                    count, [place for place, one in dead.items() if not (one and one.takes_expired)]
+                )
+            place = table.queues.find(queue)
+            return [] if place is None else terms.first_expired(count, (place,))
 
     def add(  # noqa: PLR0913 - named, and most callers need none
         self,
@@ -440,8 +459,9 @@ class MessageDatabase:
         zone, or seconds since 1970-01-01 UTC as `time.time` gives them. Until then the message counts as undelivered.
 
         The message expires after `expires` seconds, or at a time that is a datetime with a time zone. Then `take` does
-        not hand it out any more, it does not count as undelivered, and the database deletes it within a minute. Who has
-        it at that moment may still deliver it.
+        not hand it out any more, it does not count as undelivered, and the database deletes it within a minute. Where
+        its queue says so (`QueueOptions`), it moves to the dead letters. Who has it at that moment may still deliver
+        it.
 
         Messages of one queue with the same `group`, 1 to 255 bytes of UTF-8, are handed out one after another, in the
         order of their numbers. The next one is handed out when the one before is gone: delivered, deleted or expired.

@@ -5,7 +5,7 @@
     an empty frame for the last group     a second after it, when no commit followed
     clean-up                              every MSG_CLEANUP_INTERVAL
     clean-up with compaction              while additions are refused for space, when there is something new to see
-    delete what has expired               every few seconds
+    delete or move what has expired       every few seconds
     renew the owner's count               at once, and every few seconds, however long the rest takes
     tell of a commit that waits too long  once, while it waits for the disk
 
@@ -173,7 +173,7 @@ class Maintenance:
     clean_up: Callable[[], None]
     make_room: Callable[[], None]
     needs_room: Callable[[], bool]
-    delete_expired: Callable[[], None]
+    end_expired: Callable[[], None]
     has_expired: Callable[[], bool]
     cleanup_seconds: float  # 0: never
     renew_seconds: float = RENEW_SECONDS
@@ -235,7 +235,7 @@ class Maintenance:
                 self._try(self.vouch)
             if now - looked >= EXPIRY_SECONDS and self.has_expired():
                 looked = now
-                self._try(self.delete_expired)
+                self._try(self.end_expired)
             if self.cleanup_seconds and now - cleaned >= self.cleanup_seconds:
                 cleaned = now
                 self._try(self.clean_up)

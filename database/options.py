@@ -16,7 +16,7 @@ from typing import Any, TypedDict, get_args
 
 from oms_journal.database.arguments import flag, plain_text, shown
 from oms_journal.database.commits.limits import Limit, Limits
-from oms_journal.database.consumers.consumers import DeadLetters
+from oms_journal.database.consumers.dead_letters import DeadLetterQueues, DeadLetters
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.readiness import Moment
 from oms_journal.journal.format.headers import ALIGNMENT_MAX, ALIGNMENT_MIN
@@ -71,20 +71,36 @@ def steady_clock() -> int:
 class QueueOptions:
     """What holds for one queue. You give it when you open a database: `queues={"orders": QueueOptions(...)}`.
 
-    Nothing of it is kept on disk. Raises ValueError and TypeError.
+    The limits stand in place of the database's, also where you leave them out. `max_attempts` and `dead_letter` are
+    the database's where you leave them out. Nothing of it is kept on disk. Raises ValueError, TypeError and
+    InvalidName.
     """
 
     max_messages: int | None = None  # undelivered ones, taken ones included; None: no limit
     max_bytes: int | str | None = None  # of their payloads and properties; "25M" is taken too
+    max_attempts: int | None = None  # a message that came back so often goes to `dead_letter`; None: the database's
+    dead_letter: str | None = None  # the queue for dead letters, which has none itself; None: the database's
+    expired_to_dead_letter: bool = False  # a message that has expired is moved to `dead_letter`, and not deleted
 
     def __post_init__(self) -> None:
         if isinstance(self.max_bytes, str):
             object.__setattr__(self, "max_bytes", _parsed("max_bytes", self.max_bytes))
         _limit(self.max_messages, self.max_bytes)
+        _check_attempts(self.max_attempts, self.dead_letter)
+        flag(self.expired_to_dead_letter, "expired_to_dead_letter")
 
     def limit(self) -> Limit | None:
         """Return the limit of the queue, None where it has none. For the layers of the engine itself."""
         return _limit(self.max_messages, self.max_bytes)
+
+
+def _check_attempts(max_attempts: object, dead_letter: str | None) -> None:
+    if dead_letter is not None:
+        encode_name(dead_letter, "dead_letter")
+    if max_attempts is not None:
+        _within("max_attempts", max_attempts, 1, ATTEMPTS_MAX)
+        if not isinstance(max_attempts, int):
+            raise ValueError(f"max_attempts must be a whole number, not {shown(max_attempts)}")
 
 
 def _limit(max_messages: object, max_bytes: object) -> Limit | None:
@@ -122,9 +138,11 @@ class Options:
     passing: Holder | None = None  # a silent owner that is taken over although its lock is held
     max_messages: int | None = None  # undelivered in each queue that is not among `queues`; None: no limit
     max_bytes: int | None = None  # likewise, of payloads and properties
-    queues: Mapping[str, QueueOptions] | None = None  # what holds for single queues, in place of these two
+    queues: Mapping[str, QueueOptions] | None = None  # what holds for single queues, in place of what stands here
     max_attempts: int | None = None  # a message that came back so often goes to `dead_letter`; None: it comes again
-    dead_letter: str | None = None  # the queue for them, which has none itself; to be given with `max_attempts`
+    dead_letter: str | None = (
+        None  # the queue for them, which has none itself; of those too that have attempts of their own
+    )
     slow_sync: float = 1.0  # a commit that waits longer for the disk is told while it waits; 0: none is
     on_slow_sync: Callable[[float], None] | None = None  # told beside the log, with the seconds so far
     clock: Callable[[], int] = system_clock
@@ -191,7 +209,7 @@ class Options:
             _within("retention_bytes", self.retention_bytes, 0, COUNT_MAX)
         _limit(self.max_messages, self.max_bytes)
         self._check_types()
-        self._check_dead_letters()
+        self.dead_letters()
         if self.group_alignment & (self.group_alignment - 1):
             raise ValueError(f"group_alignment must be a power of two, not {self.group_alignment}")
         for name, choice in (("policy", Policy), ("validation", Validation)):
@@ -218,24 +236,48 @@ class Options:
         if self.retention_directory is not None and not isinstance(self.retention_directory, Path):
             raise TypeError(f"retention_directory must be a Path, not {shown(self.retention_directory)}")
 
-    def _check_dead_letters(self) -> None:
-        """Raise ValueError or TypeError where the messages that come back too often have nowhere to go."""
-        if self.dead_letter is not None:
-            encode_name(self.dead_letter, "dead_letter")
-        if self.max_attempts is None:
-            if self.dead_letter is not None:
-                raise ValueError("dead_letter is given without max_attempts: say how often a message may come back")
-            return
-        _within("max_attempts", self.max_attempts, 1, ATTEMPTS_MAX)
-        if self.dead_letter is None:
-            raise ValueError("max_attempts is given without dead_letter: name the queue that such messages go to")
+    def dead_letters(self) -> DeadLetterQueues:
+        """Return which messages of each queue become dead letters, and where they go.
 
-    def dead_letters(self, queue: str) -> DeadLetters | None:
-        """Return what becomes of a queue's messages that came back too often, None where they come again."""
-        if self.max_attempts is None or self.dead_letter in (None, queue):
+        Raises ValueError, TypeError and InvalidName where that is half said.
+        """
+        _check_attempts(self.max_attempts, self.dead_letter)
+        if self.max_attempts is not None and self.dead_letter is None:
+            raise ValueError("max_attempts is given without dead_letter: name the queue that such messages go to")
+        default = None
+        if self.max_attempts is not None and self.dead_letter is not None:
+            default = DeadLetters(self.dead_letter, self.max_attempts)
+        queues = _queue_options(self.queues or {})
+        named = {name: self._dead_letters_of(name, one) for name, one in queues.items()}
+        if self.dead_letter is not None and not default:
+            users = [one for name, one in queues.items() if named[name] is not None and one.dead_letter is None]
+            if not users:
+                raise ValueError("dead_letter is given without max_attempts: say how often a message may come back")
+        for target in {one.queue for one in (default, *named.values()) if one is not None}:
+            if target in queues and (said := _of_dead_letters(queues[target])):
+                raise ValueError(f"queues[{target!r}] has {said}, and takes dead letters of others: it has none itself")
+            named[target] = None
+        return DeadLetterQueues(default, named)
+
+    def _dead_letters_of(self, name: str, one: QueueOptions) -> DeadLetters | None:
+        """Return what becomes of the messages of a queue that is named; ValueError."""
+        attempts_max = self.max_attempts if one.max_attempts is None else one.max_attempts
+        target = self.dead_letter if one.dead_letter is None else one.dead_letter
+        if target is None:
+            if said := _of_dead_letters(one):
+                raise ValueError(
+                    f"queues[{name!r}] has {said} without dead_letter: name the queue that such messages go to"
+                )
             return None
-        assert self.dead_letter is not None
-        return DeadLetters(self.max_attempts, self.dead_letter)
+        if one.dead_letter == name:
+            raise ValueError(f"queues[{name!r}] has dead_letter {name!r}, the queue itself: name another one")
+        if attempts_max is None and not one.expired_to_dead_letter:
+            if one.dead_letter is not None:
+                raise ValueError(
+                    f"queues[{name!r}] has dead_letter without max_attempts: say how often a message may come back"
+                )
+            return None
+        return DeadLetters(target, attempts_max, one.expired_to_dead_letter)
 
     def recovery(self, progress: Progress) -> RecoveryOptions:
         """Return the part of the options that a start uses."""
@@ -369,6 +411,14 @@ def _queue_options(queues: object) -> dict[str, QueueOptions]:
         if not isinstance(one, QueueOptions):
             raise TypeError(f"queues[{name!r}] must be a QueueOptions, not {shown(one)}")
     return found
+
+
+def _of_dead_letters(one: QueueOptions) -> str:
+    """Return which of its options makes dead letters of a queue's messages, "" for none."""
+    for name in ("max_attempts", "dead_letter", "expired_to_dead_letter"):
+        if getattr(one, name):
+            return name
+    return ""
 
 
 def _within(name: str, value: object, low: float, high: float) -> None:

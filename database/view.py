@@ -24,13 +24,14 @@ from oms_journal.index.readiness import Moment
 from oms_journal.index.table import MessageLocation
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, JournalError
+from oms_journal.journal.format.records import NO_TERMS
 from oms_journal.journal.lock import Holder, read_holder
 from oms_journal.journal.operations import encode_name
-from oms_journal.journal.reading.message import Message
+from oms_journal.journal.reading.message import Message, MessageOnTerms
 from oms_journal.recovery import findings
 from oms_journal.recovery.decision import Action
 from oms_journal.recovery.place import check_database, directory_of
-from oms_journal.recovery.replay import identities, load_held, replay
+from oms_journal.recovery.replay import identities, load_held, load_returned, replay
 from oms_journal.recovery.restoring import refuse_unfinished
 from oms_journal.recovery.survey import Candidate
 from oms_journal.recovery.validation import LOOKS_MAX, Progress, examine_directory, has_gone_since, no_progress
@@ -87,7 +88,19 @@ class DatabaseView:
     def read(self, number: Number) -> Message:
         """Return an undelivered message. Raises NoSuchMessage and MessageDamaged."""
         known = message_number(number)
-        return read_known(self._files, known, self._find)
+        return self.with_attempts(read_known(self._files, known, self._find))
+
+    def with_attempts(self, message: Message) -> Message:
+        """Return a message with the attempts that the journal says of it, and until when it stays away.
+
+        For the layers above.
+        """
+        entry = self._ledger.index.returned.entries.get(message.number)
+        if entry is None:
+            return message
+        terms = message.terms if isinstance(message, MessageOnTerms) else NO_TERMS
+        due = entry.due if terms.due is None else max(entry.due, terms.due)
+        return MessageOnTerms.of(message, terms._replace(attempts=entry.attempts or terms.attempts, due=due or None))
 
     def get(self, key: str) -> bytes | None:
         """Return the value of a key, or None when there is no such key.
@@ -127,11 +140,12 @@ class DatabaseView:
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all queues, in order."""
-        return queries.undelivered(self._ledger, self._files, asked_queue(queue), self._find)
+        return map(self.with_attempts, queries.undelivered(self._ledger, self._files, asked_queue(queue), self._find))
 
     def held(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages that are held back. They may have been delivered already."""
-        return queries.undelivered(self._ledger, self._files, asked_queue(queue), self._find, held=True)
+        found = queries.undelivered(self._ledger, self._files, asked_queue(queue), self._find, held=True)
+        return map(self.with_attempts, found)
 
     def held_numbers(self, queue: str | None = None) -> Iterator[int]:
         """Yield the numbers of the messages that `held` yields, and of held messages that cannot be read any more."""
@@ -219,6 +233,7 @@ def _read(disk: Disk, directory: Path, progress: Progress) -> _Read:
     index.settle_terms(now)
     index.ready(Moment(0, now), ())
     known = identities(kept)
+    load_returned(disk, directory, index, known)
     up_to = max(findings.intended(disk, directory), load_held(disk, directory, index, known))
     if up_to:
         index.hold_up_to(up_to)

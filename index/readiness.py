@@ -25,7 +25,7 @@ with the same hash (a chance of 1 in 10^18 for each pair) would be handed out as
 import heapq
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -539,15 +539,24 @@ class Readiness:
 
     # What has expired.
 
-    def first_expired(self, count: int) -> list[int]:
-        """Return about so many messages that have expired, ascending, to be deleted; [] for none."""
-        while self._expired:
-            part = np.sort(np.array(self._expired[:count], np.uint64))
-            found, _, bits = self._table.mark(part)
-            left: list[int] = found[bits & EXPIRED != 0].tolist()
-            if left:
-                return left
-            del self._expired[:count]
+    def first_expired(self, count: int, queues: Collection[int] | None = None) -> list[int]:
+        """Return about so many messages that have expired, ascending, to be removed; [] for none.
+
+        `queues` are the places of those that are meant, None for all.
+        """
+        at = 0
+        while at < len(self._expired):
+            part = np.sort(np.array(self._expired[at : at + count], np.uint64))
+            found, places, bits = self._table.mark(part)
+            is_there = bits & EXPIRED != 0
+            is_meant = is_there if queues is None else is_there & np.isin(places, [*queues])
+            if is_meant.any():
+                numbers: list[int] = found[is_meant].tolist()
+                return numbers
+            if is_there.any():
+                at += count
+            else:
+                del self._expired[at : at + count]
         return []
 
     @property

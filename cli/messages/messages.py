@@ -3,7 +3,7 @@
 import os
 import sys
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the engine, which the help needs nothing of
 
 LIST_COUNT = 20  # messages shown to a person who did not say how many
 PREVIEW_CHARACTERS = 64
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHOWN_BYTES_MAX = 4096  # of a payload, to a person who did not ask for --raw
 
 
@@ -126,7 +127,7 @@ def list_messages(
     """Show the queues, or the undelivered messages of one.
 
     The oldest comes first. It works on a running database. With --json you get one document for the queues, and one
-    line for each message of a queue.
+    line for each message of a queue. Due time, expiry, group and attempts are shown where a message has any.
     """
     if held and _list_held_of_broker(spool, queue, limit, as_json=as_json):
         return
@@ -199,18 +200,12 @@ def print_queues(queues: "list[tuple[str, QueueStats]]") -> None:
 
 
 def _list_queue(spool: Path, queue: str, limit: int, *, held: bool) -> None:
-    columns = (
-        output.number_column("number"),
-        output.Column("added"),
-        output.number_column("size"),
-        output.Column("payload", shrinks=True),
-    )
     with view(spool) as looking:
         held_count = looking.held_count(queue)
         count = held_count if held else looking.undelivered_count(queue) - held_count
         found = looking.held(queue) if held else looking.undelivered(queue)
         if count:
-            output.print_table(columns, (_row(message) for message in islice(found, limit or None)))
+            _print_messages([_row(message) for message in islice(found, limit or None)])
     if not count and (held or not held_count):
         output.print_line(f"No {'held back' if held else 'undelivered'} messages in queue {queue}.")
     if limit and count > limit:
@@ -226,13 +221,58 @@ def _held_text(queue: str, count: int) -> str:
     )
 
 
-def _row(message: "Message") -> tuple[str, str, str, str]:
+def _print_messages(rows: "list[tuple[tuple[str, str, str], dict[str, Any], str]]") -> None:
+    """Print messages as a table: what it says of their terms and attempts only where some of them have any."""
+    said = [name for name in _SAID if any(name in terms for _, terms, _ in rows)]
+    columns = (
+        output.number_column("number"),
+        output.Column("added"),
+        output.number_column("size"),
+        *(output.number_column(name) if name == "attempts" else output.Column(_SAID[name]) for name in said),
+        output.Column("payload", shrinks=True),
+    )
+    output.print_table(
+        columns, ((*row, *(_said_text(terms.get(name)) for name in said), shown) for row, terms, shown in rows)
+    )
+
+
+def _row(message: "Message") -> tuple[tuple[str, str, str], dict[str, Any], str]:
     return (
-        str(message.number),
-        to_the_second(message.added_at),
-        size_text(len(message.payload)),
+        (str(message.number), to_the_second(message.added_at), size_text(len(message.payload))),
+        _said(message),
         preview(message.payload, PREVIEW_CHARACTERS),
     )
+
+
+_SAID = {"due_at": "due", "expires_at": "expires", "group": "group", "attempts": "attempts"}  # in JSON, and to a person
+
+
+def _said(message: "Message") -> dict[str, Any]:
+    """Return when a message is due and expires, its group, and how often it came back: what it has of these."""
+    terms = getattr(message, "terms", None)
+    found = {
+        "due_at": terms and _moment(terms.due),
+        "expires_at": terms and _moment(terms.expiry),
+        "group": terms and terms.group and terms.group.decode(),
+        "attempts": message.attempts or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _moment(microseconds: int | None) -> datetime | None:
+    """Return a time, the last one that there is for what lies behind it."""
+    if microseconds is None:
+        return None
+    try:
+        return EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC) if microseconds > 0 else datetime.min.replace(tzinfo=UTC)
+
+
+def _said_text(value: object) -> str:
+    if value is None:
+        return ""
+    return to_the_second(value) if isinstance(value, datetime) else str(value)
 
 
 def show(
@@ -259,7 +299,7 @@ def show(
         sys.stdout.buffer.write(message.payload)
         return
     with view(spool) as looking:
-        is_held = looking.is_held(number)
+        is_held, message = looking.is_held(number), looking.with_attempts(message)
     if as_json:
         output.print_json(message_document(message, payload=True) | {"held": is_held})
     else:
@@ -273,6 +313,7 @@ def _show(message: "Message", *, is_held: bool) -> None:
         "queue": message.queue,
         "added": f"{to_the_second(message.added_at)}  ({age_text(age)} ago)",
         "held back": "it may have been delivered already; see `oms release`" if is_held else "",
+        **{_SAID[name]: _said_text(value) for name, value in _said(message).items()},
         "producer": message.producer_id or "",
         "place": f"{DataFileName(message.sequence)} at byte {message.offset:,}",
         "length": f"{len(message.payload):,} bytes",
@@ -287,7 +328,7 @@ def _show(message: "Message", *, is_held: bool) -> None:
 
 
 def message_document(message: "Message", *, payload: bool = False) -> dict[str, Any]:
-    """Return the message as JSON has it: the payload, if wanted, as base64."""
+    """Return the message as JSON has it: terms and attempts where it has any, the payload, if wanted, as base64."""
     document: dict[str, Any] = {
         "number": message.number,
         "queue": message.queue,
@@ -298,4 +339,4 @@ def message_document(message: "Message", *, payload: bool = False) -> dict[str, 
         "sequence": message.sequence,
         "offset": message.offset,
     }
-    return document | ({"payload": message.payload} if payload else {})
+    return document | _said(message) | ({"payload": message.payload} if payload else {})

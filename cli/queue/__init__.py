@@ -1,1 +1,1 @@
-"""Commands on a queue that several processes use: serve."""
+"""Commands on a queue: serve it to several processes, requeue its dead letters."""

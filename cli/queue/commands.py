@@ -3,18 +3,20 @@
 import typer
 
 from oms_journal.cli.arguments import Command, Group
+from oms_journal.cli.queue.requeue import requeue
 from oms_journal.cli.queue.serve import serve
 
 queue = typer.Typer(
     name="queue",
     cls=Group,
-    help="Let several processes add to one database.",
+    help="Let several processes add to one database, and put dead letters back.",
     rich_markup_mode=None,
     add_completion=False,
 )
 queue.command("serve", cls=Command)(serve)
+queue.command("requeue", cls=Command)(requeue)
 
 
 @queue.callback()
 def several() -> None:
-    """Let several processes add to one database."""
+    """Let several processes add to one database, and put dead letters back."""

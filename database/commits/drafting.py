@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 
-from oms_journal.database.arguments import Number, Payload, every, message_numbers, plain_bytes, shown
+from oms_journal.database.arguments import Number, Payload, message_numbers, plain_bytes
 from oms_journal.database.commits.added import AddedMany, added_numbers
 from oms_journal.database.commits.block import CommitBlock, Operations
-from oms_journal.database.commits.encode import Encoder, NewMessage
+from oms_journal.database.commits.encode import Encoder, NewMessage, properties_of_each
 from oms_journal.database.commits.ledger import FEW, REMOVAL, IndexChanges, Ledger, Removed, removal_set
 from oms_journal.index.readiness import Moment, NewTerms
 from oms_journal.index.returned import key_of
@@ -92,17 +92,7 @@ class Drafting:
         terms = said()
         if properties is None and not producer and terms is None:
             return self.encode.draft_many(template, plain) if plain else None
-        if isinstance(properties, Mapping):
-            raise TypeError(
-                f"properties of several messages are an iterable of one mapping each, not {shown(properties)}"
-            )
-        given = (
-            [None] * len(plain) if properties is None else every(properties, "properties", "mappings, one a message")
-        )
-        if len(given) != len(plain):
-            raise ValueError(
-                f"payloads has {len(plain)} items and properties has {len(given)}; give one for each message"
-            )
+        given = properties_of_each(properties, len(plain))
         messages = [
             self.encode.encoded(template, payload, one, f"properties[{place}]")
             for place, (payload, one) in enumerate(zip(plain, given, strict=True))

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from oms_journal.database.arguments import Payload, every, plain_bytes, plain_properties, plain_text
+from oms_journal.database.arguments import Payload, every, plain_bytes, plain_properties, plain_text, shown
 from oms_journal.database.commits.ledger import Ledger
 from oms_journal.index.readiness import NewTerms
 from oms_journal.index.table import FORGOTTEN
@@ -73,8 +73,7 @@ class Encoder:
 
     def properties(self, properties: object, what: str) -> bytes:
         """Return properties as bytes; `what` they are called in an error. TypeError, InvalidName, LimitExceeded."""
-        plain = plain_properties(properties, what)
-        return encode_properties(plain) if plain else b""
+        return properties_bytes(properties, what)
 
     def message(
         self, queue: str, payload: Payload, properties: Mapping[str, str] | None, producer_id: str | None
@@ -92,15 +91,10 @@ class Encoder:
 
     def payloads(self, payloads: Iterable[Payload]) -> list[bytes]:
         """Return all payloads that an iterable gives, in a list of its own; TypeError, ValueError, LimitExceeded."""
-        found = every(payloads, "payloads", "payloads")
-        if [*map(type, found)].count(bytes) == len(found):
-            return found  # type: ignore[return-value]
-        return [plain_bytes(payload, f"payloads[{place}]") for place, payload in enumerate(found)]
+        return plain_payloads(payloads)
 
     def producer(self, producer_id: str | None) -> bytes:
-        return (
-            b"" if producer_id is None else encode_name(plain_text(producer_id, "producer_id"), "producer identifier")
-        )
+        return producer_bytes(producer_id)
 
     def draft_many(self, queue: QueueTemplate, payloads: Sequence[bytes]) -> Draft:
         """Return the draft of messages of one queue without properties or identifier, at least one."""
@@ -133,3 +127,39 @@ class Encoder:
         value = plain_bytes(value, "value")
         check_size(len(value), VALUE_BYTES_MAX, "value")
         return value
+
+
+def queue_bytes(queue: object) -> bytes:
+    """Return the name of a queue as bytes; TypeError, InvalidName."""
+    return encode_name(plain_text(queue, "queue"), "queue name")
+
+
+def producer_bytes(producer_id: object) -> bytes:
+    """Return a producer identifier as bytes, b"" for None; TypeError, InvalidName."""
+    return b"" if producer_id is None else encode_name(plain_text(producer_id, "producer_id"), "producer identifier")
+
+
+def properties_bytes(properties: object, what: str) -> bytes:
+    """Return properties as bytes; `what` they are called in an error. TypeError, InvalidName, LimitExceeded."""
+    plain = plain_properties(properties, what)
+    return encode_properties(plain) if plain else b""
+
+
+def plain_payloads(payloads: object) -> list[bytes]:
+    """Return all payloads that an iterable gives, in a list of its own; TypeError, ValueError, LimitExceeded."""
+    found = every(payloads, "payloads", "payloads")
+    if [*map(type, found)].count(bytes) == len(found):
+        return found  # type: ignore[return-value]
+    return [plain_bytes(payload, f"payloads[{place}]") for place, payload in enumerate(found)]
+
+
+def properties_of_each(properties: object, count: int) -> list[object]:
+    """Return the properties of each of so many messages, in a list of its own; TypeError, ValueError."""
+    if properties is None:
+        return [None] * count
+    if isinstance(properties, Mapping):
+        raise TypeError(f"properties of several messages are an iterable of one mapping each, not {shown(properties)}")
+    found = every(properties, "properties", "mappings, one a message")
+    if len(found) != count:
+        raise ValueError(f"payloads has {count} items and properties has {len(found)}; give one for each message")
+    return found

@@ -158,9 +158,13 @@ def write_in_turn(ledger: Ledger, draft: Draft, seconds: float, write: Callable[
 
 
 async def write_in_turn_async(
-    ledger: Ledger, draft: Draft, seconds: float, write: Callable[[Draft], Awaitable[None]]
+    ledger: Ledger,
+    draft: Draft,
+    seconds: float,
+    write: Callable[[Draft], Awaitable[None]],
+    end: "asyncio.Future[None] | None" = None,
 ) -> Draft:
-    """Do what `write_in_turn` does, in a task."""
+    """Do what `write_in_turn` does, in a task. Where `end` is done, it waits no longer for room."""
     if not isinstance(ledger, LimitedLedger) or not _rooms(draft):
         await write(draft)
         return draft
@@ -173,7 +177,8 @@ async def write_in_turn_async(
             await write(draft)
         except QueueFull:
             if wanted.state is not State.OUT:
-                await asyncio.wait((turn,), timeout=_left(until))
+                ends = (turn,) if end is None else (turn, end)
+                await asyncio.wait(ends, timeout=_left(until), return_when=asyncio.FIRST_COMPLETED)
             ledger.leave_line(wanted)
             draft = _anew(draft)
             await write(draft)

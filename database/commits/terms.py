@@ -13,17 +13,37 @@ The journal has the wall clock's time of each.
 import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from oms_journal.database.arguments import plain_text, shown
 from oms_journal.index.readiness import MICROSECONDS, Moment, NewTerms
-from oms_journal.journal.operations import encode_name
+from oms_journal.journal.operations import NAME_BYTES_MAX, encode_name
 from oms_journal.journal.reading.message import EPOCH
 
 SECONDS_MAX = 1_000_000_000.0  # of a delay, some 31 years
 TIME_MAX = 253_402_300_800.0  # the end of the year 9999, in seconds since 1970
+_LONGEST = int(SECONDS_MAX) * MICROSECONDS
 _MICROSECOND = timedelta(microseconds=1)
 
 Time = float | datetime  # seconds since 1970-01-01 UTC, or with a time zone
+
+
+class AskedTerms(NamedTuple):
+    """What a caller says, checked, and none of it as of now yet. Microseconds; points in time since 1970-01-01 UTC."""
+
+    delay: int | None = None
+    due: int | None = None
+    life: int | None = None
+    expiry: int | None = None
+    group: bytes | None = None
+
+    @property
+    def are_possible(self) -> bool:
+        """Whether `asked_terms` could give them."""
+        times = (-TIME_MAX * MICROSECONDS, 2 * TIME_MAX * MICROSECONDS)
+        bounds = ((0, _LONGEST), times, (1, _LONGEST), times, (1, NAME_BYTES_MAX))
+        values = (*self[:4], None if self.group is None else len(self.group))
+        return all(value is None or low <= value <= high for value, (low, high) in zip(values, bounds, strict=True))
 
 
 def new_terms(
@@ -36,6 +56,12 @@ def new_terms(
     """Return the terms that a caller gives, as of now; None for none. TypeError, ValueError, InvalidName."""
     if delay is None and at is None and expires is None and group is None:
         return None
+    asked = asked_terms(delay, at, expires, group)
+    return terms_as_of(moment(), asked)
+
+
+def asked_terms(delay: float | None, at: Time | None, expires: Time | None, group: str | None) -> AskedTerms:
+    """Return what a caller says, checked as far as it can be without a clock. TypeError, ValueError, InvalidName."""
     name = None if group is None else encode_name(plain_text(group, "group"), "group")
     if delay is not None and at is not None:
         raise ValueError("give delay or at, not both: each says when the message is due")
@@ -46,7 +72,12 @@ def new_terms(
         expiry = _time(expires, "expires")
     elif expires is not None:
         life = _microseconds(expires, "expires", least=1 / MICROSECONDS)
-    now = moment()
+    return AskedTerms(wait, due, life, expiry, name)
+
+
+def terms_as_of(now: Moment, asked: AskedTerms) -> NewTerms | None:
+    """Return the terms that a caller has asked for, as of now; None for none. ValueError."""
+    wait, due, life, expiry, name = asked
     if wait:
         due = now.wall + wait
     if life is not None:

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oms_journal.database.arguments import shown
+from oms_journal.database.consumers.dead_letters import DeadLetterQueues
 from oms_journal.database.consumers.hand_file import HandFile
 from oms_journal.index.live import Index
 from oms_journal.index.readiness import MICROSECONDS, NEVER, Moment
@@ -86,14 +87,6 @@ class Taken(NamedTuple):
     lease_seconds: float | None  # what is left of its lease, None without one
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetters:
-    """What becomes of a queue's messages that came back too often."""
-
-    attempts_max: int
-    queue: str  # where they go
-
-
 @dataclass(slots=True, eq=False)
 class _Lease:
     holding: Holding
@@ -133,14 +126,14 @@ class Consumers:
     def __init__(
         self,
         index: Index,
-        dead_letters: Callable[[str], DeadLetters | None] = lambda _: None,
+        dead_letters: DeadLetterQueues | None = None,
         now: Callable[[], Moment] = lambda: Moment(0, 0),
     ) -> None:
         self._index = index
         self._now = now
         self._table = index.table
         self.returned = index.returned
-        self.dead_letters = dead_letters  # of each queue
+        self.dead_letters = dead_letters or DeadLetterQueues()
         self.dead: dict[int, Holding] = {}  # messages that go there, and are nobody's meanwhile
         self.hand: HandFile | None = None  # for the case that the process dies, where attempts have an end
         self._suspect = 0  # the message in hand that may have killed a process, 0 for none
@@ -346,8 +339,8 @@ class Consumers:
         attempts = self.returned.attempts(number) + 1
         is_suspect = self.returned.is_suspect(number)
         self.returned.note(number, entry._replace(attempts=attempts, is_suspect=is_suspect))
-        dead = self.dead_letters(queue)
-        if dead is not None and attempts >= dead.attempts_max:
+        dead = self.dead_letters.of(queue)
+        if dead is not None and dead.takes(attempts):
             self.dead[number] = self.put_away(number, queue)
         elif until is not None:
             self.put_away(number, queue, until)

@@ -1,10 +1,12 @@
-"""What a dead letter says of itself: why, when, how often, and which queue it comes from.
+"""Which messages become dead letters and where they go, and what a dead letter says of itself.
 
-It stands in properties with reserved names, beside those of the message. Where they do not fit within 64 KiB, the
-reason is shortened, and then the reserved ones are left out, the least telling first: a message is never cut.
+It says why, when, how often, and which queue it comes from, in properties with reserved names, beside those of the
+message. Where they do not fit within 64 KiB, the reason is shortened, and then the reserved ones are left out, the
+least telling first: a message is never cut.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from oms_journal.index.returned import REASON_BYTES_MAX, Return, shortened
@@ -18,6 +20,37 @@ REASON = "dead-letter.reason"
 TIME = "dead-letter.time"  # when it was moved, as 2026-01-31T12:00:00.000000+00:00
 NUMBER = "dead-letter.number"  # that it had there
 RESERVED = (QUEUE, ATTEMPTS, REASON, TIME, NUMBER)
+EXPIRED = "expired"  # the reason of one that nobody took in time
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Which of a queue's messages become dead letters, and where they go."""
+
+    queue: str  # where they go
+    attempts_max: int | None  # what came back so often goes there; None: it comes again
+    takes_expired: bool = False  # so does what has expired
+
+    def takes(self, attempts: int) -> bool:
+        """Say whether a message that came back so often goes there."""
+        return self.attempts_max is not None and attempts >= self.attempts_max
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterQueues:
+    """The dead letters of every queue of a database."""
+
+    default: DeadLetters | None = None  # of each queue that is not named
+    named: Mapping[str, DeadLetters | None] = field(default_factory=dict)  # None also for where dead letters go
+
+    def of(self, queue: str) -> DeadLetters | None:
+        """Return what becomes of a queue's messages, None where they come again."""
+        return self.named.get(queue, self.default)
+
+    @property
+    def count_attempts(self) -> bool:
+        """Whether attempts have an end in any queue."""
+        return any(one is not None and one.attempts_max is not None for one in (self.default, *self.named.values()))
 
 
 def dead_letter_properties(message: Message, entry: Return, now: int) -> bytes:

@@ -1,27 +1,29 @@
-"""What the journal says of messages that came back, and the way of those that came back too often.
+"""What the journal says of messages that came back, and the way to the dead letters.
 
 The number of attempts, the delay and the reason of a message that came back are written within a second, many in one
 commit. A message that came back `max_attempts` times moves to its dead-letter queue, in one commit of its own: it is
-there, or it is still here.
+there, or it is still here. What has expired moves there likewise, where its queue says so, many in one commit.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 
 from oms_journal.database.commits.encode import Encoder
-from oms_journal.database.commits.ledger import IndexChanges, Ledger
+from oms_journal.database.commits.ledger import IndexChanges, Ledger, StaleDraft, removal_set
 from oms_journal.database.consumers.consumers import Holding
-from oms_journal.database.consumers.dead_letters import dead_letter_properties
+from oms_journal.database.consumers.dead_letters import EXPIRED, dead_letter_properties
 from oms_journal.index.returned import Return, key_of, shortened
 from oms_journal.journal.errors import DiskFull, MessageDamaged, NoSuchMessage, NotUndelivered
 from oms_journal.journal.format.records import Added, TermColumns
-from oms_journal.journal.operations import Operation
+from oms_journal.journal.operations import MIB, Operation
 from oms_journal.journal.reading.message import Message
 from oms_journal.journal.writing.draft import CommitBuilder, Draft
 
 WRITTEN_MICROSECONDS = 1_000_000  # after so long at the latest the journal says what came back
 AWAY_MICROSECONDS = 60_000_000  # that a message stays away which cannot be moved to the dead letters
 RETURNED_MAX = 10_000  # of them in one commit
+EXPIRED_MAX = 1000  # messages that move in one commit
+EXPIRED_BYTES_MAX = 16 * MIB  # of their payloads, but for the last one; they are in memory at once
 _log = logging.getLogger("oms.database")
 
 
@@ -78,8 +80,8 @@ class Returns:
                 place = table.queue_of(number)
                 assert place is not None, "what is gone was left out"
                 queue = table.queues.name(place)
-                dead = self._consumers.dead_letters(queue)
-                if dead is not None and entry.attempts >= dead.attempts_max:
+                dead = self._consumers.dead_letters.of(queue)
+                if dead is not None and dead.takes(entry.attempts):
                     self._consumers.dead[number] = self._consumers.put_away(number, queue)
                 elif entry.due > now:
                     self._consumers.put_away(number, queue, steady + entry.due - now)
@@ -120,16 +122,56 @@ class Returns:
 
     def _move(self, number: int, holding: Holding) -> None:
         """Move a message to its dead-letter queue, in one commit."""
-        dead = self._consumers.dead_letters(holding[0])
-        assert dead is not None, "only a queue with dead letters has any"
         message, entry = self._read(number), self._returned.entries.get(number, Return(0))
-        properties = dead_letter_properties(message, entry, self._clock())
-        queue, terms = self._encode.queue(dead.queue), TermColumns(attempts=(entry.attempts,))
-        builder = CommitBuilder()
-        builder.add(Added(queue.name, (message.payload,), (properties,), terms=terms))
-        builder.remove(Operation.DELETE, self._encode.queue(holding[0]).name, (number,))
-        builder.drop(key_of(number))
-        draft = builder.draft()
-        draft.runs, draft.removed = ((queue, (len(message.payload) + len(properties),)),), (number,)
-        draft.shape.is_strict, draft.effect = True, IndexChanges(drops=(key_of(number),))
+        draft = self._moving(holding[0], [(message, entry)], (number,))
+        draft.shape.is_strict = True
         self._write(draft)
+
+    def move_expired(self, queue: str, numbers: Sequence[int]) -> bool:
+        """Move the first of ascending messages of a queue that have expired to its dead letters, in one commit.
+
+        False where somebody has removed one of them meanwhile: nothing is done. DiskFull, DiskError: likewise.
+        """
+        letters: list[tuple[Message, Return]] = []
+        ended: list[int] = []
+        size = 0
+        for number in numbers:
+            if size >= EXPIRED_BYTES_MAX:
+                break
+            try:
+                message = self._read(number)
+            except NoSuchMessage:
+                return False
+            except MessageDamaged as failure:
+                _log.error("message %d has expired, and is deleted: it is no dead letter, since %s", number, failure)
+            else:
+                before = self._returned.entries.get(number, Return(message.attempts))
+                letters.append((message, before._replace(reason=EXPIRED)))
+                size += len(message.payload)
+            ended.append(number)
+        try:
+            self._write(self._moving(queue, letters, ended))
+        except StaleDraft:
+            return False
+        return True
+
+    def _moving(self, queue: str, letters: Sequence[tuple[Message, Return]], ended: Sequence[int]) -> Draft:
+        """Return the draft that ends messages of a queue, and adds these of them to its dead letters."""
+        dead, now = self._consumers.dead_letters.of(queue), self._clock()
+        assert dead is not None, "only a queue with dead letters has any"
+        target, builder = self._encode.queue(dead.queue), CommitBuilder()
+        payloads = [message.payload for message, _ in letters]
+        properties = [dead_letter_properties(message, entry, now) for message, entry in letters]
+        if letters:
+            terms = TermColumns(attempts=[entry.attempts for _, entry in letters])
+            builder.add(Added(target.name, payloads, properties, terms=terms))
+        builder.remove(Operation.DELETE, self._encode.queue(queue).name, ended)
+        drops = [key_of(number) for number in ended if number in self._returned.entries]
+        for key in drops:
+            builder.drop(key)
+        draft = builder.draft()
+        if letters:
+            draft.runs = ((target, [len(one) + len(said) for one, said in zip(payloads, properties, strict=True)]),)
+        draft.removed = removal_set(ended)
+        draft.effect = IndexChanges(drops=drops)
+        return draft

@@ -12,6 +12,7 @@ What becomes of a message when the connection breaks depends on how far the call
 """
 
 import errno
+import math
 import os
 import select
 import socket
@@ -19,18 +20,19 @@ import stat
 import struct
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from oms_journal.database.arguments import (
-    Payload,
-    every,
-    plain_bytes,
-    plain_properties,
-    plain_text,
-    shown,
-)
+from oms_journal.database.arguments import Payload, plain_bytes, shown
 from oms_journal.database.commits.added import Added, AddedMany, Repeated
+from oms_journal.database.commits.encode import (
+    plain_payloads,
+    producer_bytes,
+    properties_bytes,
+    properties_of_each,
+    queue_bytes,
+)
+from oms_journal.database.commits.terms import AskedTerms, Time, asked_terms
 from oms_journal.database.consumers.waiting import waiting_seconds
 from oms_journal.database.door.address import socket_path
 from oms_journal.database.door.protocol import (
@@ -38,6 +40,7 @@ from oms_journal.database.door.protocol import (
     GREETING,
     HEADER,
     VERSION,
+    Front,
     Garbled,
     Greeting,
     Kind,
@@ -50,11 +53,11 @@ from oms_journal.database.door.protocol import (
 )
 from oms_journal.journal.disk import whose
 from oms_journal.journal.errors import DatabaseClosed, LimitExceeded, NotServed, OutcomeUnknown
-from oms_journal.journal.format.records import encode_properties
-from oms_journal.journal.operations import check_size, encode_name
+from oms_journal.journal.operations import check_size
 
 GREETING_SECONDS = 10.0  # in which a server says who it is; also for a place among those that wait to be accepted
 AGAIN_SECONDS = 0.05  # between two attempts to connect
+SOCKET_SECONDS_MAX = 1e6  # that a socket can be told to wait at once: the system counts milliseconds in 31 bits
 TRIES = 2  # of a request that was surely not carried out
 _WITH_IT = "start `oms queue serve SPOOL --socket PATH`, or call serve_queue(db, PATH) in the process that consumes"
 
@@ -91,57 +94,72 @@ class QueueClient:
         self._limits = first.limits
         self._give_back(first)
 
-    def add(
+    def add(  # noqa: PLR0913 - named, and most callers need none
         self,
         queue: str,
         payload: Payload,
         *,
         properties: Mapping[str, str] | None = None,
         producer_id: str | None = None,
+        wait: float | None = None,
+        delay: float | None = None,
+        at: Time | None = None,
+        expires: Time | None = None,
+        group: str | None = None,
     ) -> Added:
         """Add a message, and return its number. The message is durable on return. As MessageDatabase.add.
+
+        Seconds of `delay` and `expires` count from when the process with the database has the request. With `wait` the
+        call waits so many seconds for room. If the server ends meanwhile, nothing is added.
 
         Raises what MessageDatabase.add raises, as the process with the database raises it. Raises NotServed when no
         process serves the socket: nothing was added. Raises OutcomeUnknown when the connection breaks, or `timeout`
         is over, before the answer is there: the message may have been added. Add it again with the same producer_id,
         and it is there once.
         """
-        name, producer = encode_name(plain_text(queue, "queue"), "queue name"), _producer(producer_id)
-        data = plain_bytes(payload, "payload")
-        encoded = _properties(properties, "properties")
+        name, producer = queue_bytes(queue), producer_bytes(producer_id)
+        data, encoded = plain_bytes(payload, "payload"), properties_bytes(properties, "properties")
         self._check_size(data, encoded)
-        answer = self._ask(framed(Kind.ADD, encode_add(name, data, encoded, producer)))
+        seconds, terms = _waiting(wait), _asked(delay, at, expires, group)
+        body = encode_add(Front(name, producer, seconds, terms), data, encoded)
+        answer = self._ask(framed(Kind.ADD, body), seconds)
         return (Repeated if answer.is_repeat else Added)(answer.start)
 
-    def add_many(
+    def add_many(  # noqa: PLR0913 - named, and most callers need none
         self,
         queue: str,
         payloads: Iterable[Payload],
         *,
         properties: Iterable[Mapping[str, str] | None] | None = None,
         producer_id: str | None = None,
+        wait: float | None = None,
+        delay: float | None = None,
+        at: Time | None = None,
+        expires: Time | None = None,
+        group: str | None = None,
     ) -> AddedMany:
         """Add all that an iterable gives in one commit, and return the numbers. As MessageDatabase.add_many.
 
-        One producer identifier covers them all. Raises what `add` raises, what the iterables raise, and ValueError when
-        there are more or fewer properties than payloads.
+        One producer identifier covers them all. `wait`, `delay`, `at`, `expires` and `group` are as those of `add`.
+
+        Raises what `add` raises, what the iterables raise, and ValueError when there are more or fewer properties than
+        payloads.
         """
-        name, producer = encode_name(plain_text(queue, "queue"), "queue name"), _producer(producer_id)
-        plain = [
-            plain_bytes(payload, f"payloads[{place}]")
-            for place, payload in enumerate(every(payloads, "payloads", "payloads"))
-        ]
-        described = _properties_of_each(properties, len(plain))
+        name, producer = queue_bytes(queue), producer_bytes(producer_id)
+        plain = plain_payloads(payloads)
+        given = properties_of_each(properties, len(plain))
+        described = [properties_bytes(one, f"properties[{place}]") for place, one in enumerate(given)]
         for data, encoded in zip(plain, described, strict=True):
             self._check_size(data, encoded)
+        seconds, terms = _waiting(wait), _asked(delay, at, expires, group)
         if not plain:
             self._check_open()
             return AddedMany(range(0))
-        body = encode_add_many(name, plain, described, producer)
+        body = encode_add_many(Front(name, producer, seconds, terms), plain, described)
         size, most = sum(map(len, body)), self._limits.request_bytes_max
         if size > most:
             raise LimitExceeded(f"a commit of {size} bytes, at most {most} are allowed")
-        return self._ask(framed(Kind.ADD_MANY, body))
+        return self._ask(framed(Kind.ADD_MANY, body), seconds)
 
     def close(self) -> None:
         """Let go of the connections. Idempotent. Calls that are on their way get their answers."""
@@ -162,13 +180,17 @@ class QueueClient:
     def _check_size(self, payload: bytes, properties: bytes) -> None:
         check_size(len(payload) + len(properties), self._limits.message_bytes_max, "message with its properties")
 
-    def _ask(self, request: bytes) -> AddedMany:
-        """Have the request carried out, and return the numbers; what the server raised."""
+    def _ask(self, request: bytes, wait: float | None) -> AddedMany:
+        """Have the request carried out, and return the numbers; what the server raised.
+
+        The time for its answer begins when it has waited for room.
+        """
+        timeout, until = self._timeout_seconds, math.inf if wait is None else time.monotonic() + wait
         for _ in range(TRIES):
             self._check_open()
             connection = self._taken()
             try:
-                kind, body = connection.ask(request, self._timeout_seconds)
+                kind, body = connection.ask(request, timeout, max(until - time.monotonic(), 0.0) if wait else 0.0)
             except _NotTaken:
                 connection.close()
                 continue
@@ -248,11 +270,13 @@ class _Connection:
         """Say whether the server is still there. It says nothing without being asked but that it ends."""
         return not self.is_closed and not self._poll.poll(0)
 
-    def ask(self, request: bytes, timeout_seconds: float | None) -> tuple[int, bytes]:
-        """Send a request, and return kind and body of the answer; _NotTaken, OutcomeUnknown."""
-        until = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    def ask(self, request: bytes, timeout_seconds: float | None, wait_seconds: float) -> tuple[int, bytes]:
+        """Send a request, and return kind and body of the answer, for which the server may wait; _NotTaken,
+        OutcomeUnknown.
+        """
+        until = None if timeout_seconds is None else time.monotonic() + timeout_seconds + wait_seconds
         try:
-            self._socket.settimeout(timeout_seconds)
+            self._socket.settimeout(None if timeout_seconds is None else min(timeout_seconds, SOCKET_SECONDS_MAX))
             self._socket.sendall(request)
         except TimeoutError:
             raise NotServed(self._path, f"the server took no request for {timeout_seconds:g} s") from None
@@ -282,8 +306,11 @@ class _Connection:
                 left = until - time.monotonic()
                 if left <= 0:
                     raise TimeoutError
-                self._socket.settimeout(left)
-            part = self._socket.recv(size)
+                self._socket.settimeout(min(left, SOCKET_SECONDS_MAX))
+            try:
+                part = self._socket.recv(size)
+            except TimeoutError:
+                continue  # `until` says whether that was all
             if not part:
                 raise ConnectionResetError(errno.ECONNRESET, "the server has gone")
             parts.append(part)
@@ -306,7 +333,10 @@ class _Connection:
             said = f"its server speaks version {theirs.version} of the language, and this process version {VERSION}"
             raise NotServed(self._path, f"{said}: use the same version of oms-journal in both")
         self._socket.settimeout(None)
-        self._socket.sendall(Greeting(VERSION).encode())
+        try:
+            self._socket.sendall(Greeting(VERSION).encode())
+        except OSError as failure:  # it has ended since
+            raise NotServed(self._path, _reason(self._path, failure)) from failure
         return theirs
 
     def _reach(self, until: float) -> None:
@@ -358,26 +388,14 @@ def _unknown(path: Path, why: str) -> OutcomeUnknown:
     )
 
 
-def _producer(producer_id: object) -> bytes:
-    if producer_id is None:
-        return b""
-    return encode_name(plain_text(producer_id, "producer_id"), "producer identifier")
+def _waiting(wait: float | None) -> float | None:
+    return None if wait is None else waiting_seconds(wait)
 
 
-def _properties(properties: object, what: str) -> bytes:
-    plain = plain_properties(properties, what)
-    return encode_properties(plain) if plain else b""
-
-
-def _properties_of_each(properties: object, count: int) -> Sequence[bytes]:
-    if properties is None:
-        return [b""] * count
-    if isinstance(properties, Mapping):
-        raise TypeError(f"properties of several messages are an iterable of one mapping each, not {shown(properties)}")
-    given = every(properties, "properties", "mappings, one a message")
-    if len(given) != count:
-        raise ValueError(f"payloads has {count} items and properties has {len(given)}; give one for each message")
-    return [_properties(one, f"properties[{place}]") for place, one in enumerate(given)]
+def _asked(delay: float | None, at: Time | None, expires: Time | None, group: str | None) -> AskedTerms | None:
+    if delay is None and at is None and expires is None and group is None:
+        return None
+    return asked_terms(delay, at, expires, group)
 
 
 def connect_queue(path: str | Path, *, wait: float = 0.0, timeout: float | None = None) -> QueueClient:

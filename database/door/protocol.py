@@ -15,17 +15,26 @@
     add          bytes
     queue        1      length of the queue's name
     producer     1      length of the producer identifier, 0 for none
-    0            2      reserved
+    group        1      length of the group's name, 0 for none
+    said         1      which of the arguments below are there, one bit each
     properties   4      length of the properties, as they stand in a record
-                        then name, identifier, properties, and the payload up to the end
+                        then name, identifier, group, arguments, properties, and the payload up to the end
 
     add many     bytes
     queue        1      length of the queue's name
     producer     1      length of the producer identifier, 0 for none
-    0            2      reserved
+    group        1      length of the group's name, 0 for none
+    said         1      which of the arguments below are there, one bit each
     count        4      messages
-                        then name, identifier, for each message the lengths of its properties and of its payload
-                        (4 bytes each), and for each message its properties and its payload
+                        then name, identifier, group, arguments, for each message the lengths of its properties and of
+                        its payload (4 bytes each), and for each message its properties and its payload
+
+    said         bytes  arguments, in this order
+    1            8      how many seconds to wait for room, as a double
+    2            8      delay, in microseconds
+    4            8      when it is due, in microseconds since 1970-01-01 UTC
+    8            8      in how many microseconds it expires
+    16           8      when it expires, in microseconds since 1970-01-01 UTC
 
     added        bytes  the answer to both
     first        8      number of the first message
@@ -49,6 +58,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from oms_journal.database.commits.added import Added, AddedMany
+from oms_journal.database.commits.terms import AskedTerms
 from oms_journal.journal import errors
 from oms_journal.journal.errors import DiskError, JournalError, OutcomeUnknown, QueueFull
 from oms_journal.journal.format.frames import COMMIT_BYTES_MAX, OPERATIONS_MAX
@@ -56,18 +66,20 @@ from oms_journal.journal.format.records import decode_properties
 from oms_journal.journal.operations import NAME_BYTES_MAX, PROPERTIES_BYTES_MAX
 
 MAGIC = b"omsqueue"
-VERSION = 1
+VERSION = 2
 GREETING = struct.Struct("<8sI4xQQ")
 HEADER = struct.Struct("<B3xI")
-ADD = struct.Struct("<BB2xI")
-ADD_MANY = struct.Struct("<BB2xI")
+ADD = struct.Struct("<BBBBI")
+ADD_MANY = struct.Struct("<BBBBI")
+_ARGUMENTS = "dqqqq"  # what `said` stands for
 ADDED = struct.Struct("<QQQ")
 _ERRNO = struct.Struct("<i")
 _LENGTH = struct.Struct("<I")
 assert (GREETING.size, HEADER.size, ADD.size, ADD_MANY.size, ADDED.size) == (32, 8, 8, 8, 24)
 
 ANSWER_BYTES_MAX = 1 << 20  # an error's texts are shorter
-REQUEST_BYTES_MAX = COMMIT_BYTES_MAX + ADD_MANY.size + 2 * NAME_BYTES_MAX + 8 * OPERATIONS_MAX
+_FRONT_BYTES_MAX = ADD_MANY.size + 3 * NAME_BYTES_MAX + 8 * len(_ARGUMENTS)  # before what the messages are
+REQUEST_BYTES_MAX = COMMIT_BYTES_MAX + _FRONT_BYTES_MAX + 8 * OPERATIONS_MAX
 _TEXT_MAX = 16 << 10  # characters of an error; the rest is left out
 
 
@@ -104,6 +116,30 @@ def decode_greeting(data: bytes) -> Greeting:
     return Greeting(*said)
 
 
+class Front(NamedTuple):
+    """What a request says before its messages: where they go, and what is asked of all of them."""
+
+    queue: bytes
+    producer: bytes = b""
+    wait: float | None = None  # seconds, for room in the queue
+    terms: AskedTerms | None = None
+
+    def encode(self, head: struct.Struct, number: int) -> list[bytes]:
+        """Return it as bytes; `number` stands at the end of the head."""
+        *times, group = self.terms or AskedTerms()
+        given = [(place, value) for place, value in enumerate((self.wait, *times)) if value is not None]
+        layout = "<" + "".join(_ARGUMENTS[place] for place, _ in given)
+        said = sum(1 << place for place, _ in given)
+        name = group or b""
+        return [
+            head.pack(len(self.queue), len(self.producer), len(name), said, number),
+            self.queue,
+            self.producer,
+            name,
+            struct.pack(layout, *(value for _, value in given)),
+        ]
+
+
 class NewMessages(NamedTuple):
     """What a request adds: one payload, or several; properties where any message has some."""
 
@@ -111,11 +147,13 @@ class NewMessages(NamedTuple):
     payloads: Sequence[bytes]
     properties: Sequence[dict[str, str]] | None
     producer_id: str | None
+    wait: float | None = None
+    terms: AskedTerms | None = None
 
 
 def add_bytes_max(message_bytes_max: int) -> int:
     """Return how long a request of one message can be."""
-    return ADD.size + 2 * NAME_BYTES_MAX + message_bytes_max
+    return _FRONT_BYTES_MAX + message_bytes_max
 
 
 def framed(kind: Kind, body: Sequence[bytes]) -> bytes:
@@ -123,43 +161,38 @@ def framed(kind: Kind, body: Sequence[bytes]) -> bytes:
     return b"".join((HEADER.pack(kind, sum(map(len, body))), *body))
 
 
-def encode_add(queue: bytes, payload: bytes, properties: bytes, producer: bytes) -> list[bytes]:
+def encode_add(front: Front, payload: bytes, properties: bytes) -> list[bytes]:
     """Return the body of a request of one message."""
-    return [ADD.pack(len(queue), len(producer), len(properties)), queue, producer, properties, payload]
+    return [*front.encode(ADD, len(properties)), properties, payload]
 
 
 def decode_add(body: bytes) -> NewMessages:
     """Return what the body of a request of one message says; Garbled."""
     try:
-        queue_size, producer_size, properties_size = ADD.unpack_from(body)
-        at = ADD.size + queue_size + producer_size
+        front, properties_size, at = _decode_front(ADD, body)
         start = at + properties_size
         if properties_size > PROPERTIES_BYTES_MAX or start > len(body):
             raise Garbled("lengths that do not fit the request")
         properties = [decode_properties(body[at:start])] if properties_size else None
-        return NewMessages(_queue(body, queue_size), [body[start:]], properties, _producer(body, at, producer_size))
+        return _new(front, [body[start:]], properties)
     except (struct.error, ValueError) as failure:
         raise Garbled(str(failure)) from None
 
 
-def encode_add_many(
-    queue: bytes, payloads: Sequence[bytes], properties: Sequence[bytes], producer: bytes
-) -> list[bytes]:
+def encode_add_many(front: Front, payloads: Sequence[bytes], properties: Sequence[bytes]) -> list[bytes]:
     """Return the body of a request of several messages, each with its properties."""
     sizes: list[int] = []
     parts: list[bytes] = []
     for payload, described in zip(payloads, properties, strict=True):
         sizes += (len(described), len(payload))
         parts += (described, payload)
-    head = ADD_MANY.pack(len(queue), len(producer), len(payloads))
-    return [head, queue, producer, struct.pack(f"<{len(sizes)}I", *sizes), *parts]
+    return [*front.encode(ADD_MANY, len(payloads)), struct.pack(f"<{len(sizes)}I", *sizes), *parts]
 
 
 def decode_add_many(body: bytes) -> NewMessages:
     """Return what the body of a request of several messages says; Garbled."""
     try:
-        queue_size, producer_size, count = ADD_MANY.unpack_from(body)
-        at = ADD_MANY.size + queue_size + producer_size
+        front, count, at = _decode_front(ADD_MANY, body)
         if not 0 < count <= OPERATIONS_MAX:
             raise Garbled(f"a request of {count} messages")
         sizes = struct.unpack_from(f"<{2 * count}I", body, at)
@@ -170,17 +203,41 @@ def decode_add_many(body: bytes) -> NewMessages:
             raise Garbled("lengths that do not fit the request")
         parts = [body[start:end] for start, end in pairwise(ends)]
         properties = [decode_properties(part) for part in parts[::2]] if any(sizes[::2]) else None
-        return NewMessages(_queue(body, queue_size), parts[1::2], properties, _producer(body, at, producer_size))
+        return _new(front, parts[1::2], properties)
     except (struct.error, ValueError) as failure:
         raise Garbled(str(failure)) from None
 
 
-def _queue(body: bytes, size: int) -> str:
-    return body[ADD.size : ADD.size + size].decode()
+def _decode_front(head: struct.Struct, body: bytes) -> tuple[Front, int, int]:
+    """Return what a request says before its messages, the number in its head, and where it ends; Garbled."""
+    *sizes, said, number = head.unpack_from(body)
+    at, names = head.size, []
+    for size in sizes:
+        names.append(body[at : at + size])
+        at += size
+    if said >> len(_ARGUMENTS):
+        raise Garbled(f"arguments {said:#x}")
+    layout = struct.Struct("<" + "".join(kind for place, kind in enumerate(_ARGUMENTS) if said >> place & 1))
+    given = iter(layout.unpack_from(body, at))
+    wait, delay, due, life, expiry = (next(given) if said >> place & 1 else None for place in range(len(_ARGUMENTS)))
+    queue, producer, group = names
+    terms = AskedTerms(delay, due, life, expiry, group or None)
+    if not (wait is None or wait >= 0) or not terms.are_possible or not _is_text(group):
+        raise Garbled("arguments that no caller can give")
+    return (
+        Front(queue, producer, wait, terms if any(one is not None for one in terms) else None),
+        number,
+        at + layout.size,
+    )
 
 
-def _producer(body: bytes, end: int, size: int) -> str | None:
-    return body[end - size : end].decode() if size else None
+def _is_text(name: bytes) -> bool:
+    return name.decode(errors="replace").encode() == name
+
+
+def _new(front: Front, payloads: Sequence[bytes], properties: Sequence[dict[str, str]] | None) -> NewMessages:
+    producer = front.producer.decode() or None
+    return NewMessages(front.queue.decode(), payloads, properties, producer, front.wait, front.terms)
 
 
 def encode_added(added: Added | AddedMany) -> bytes:

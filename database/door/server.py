@@ -6,7 +6,10 @@ together (`asynchronous.py`), and share a sync with the program's own commits.
 What a client can make the server hold: a small request a connection, and `LARGE_BYTES_MAX` of large ones together. A
 larger one waits for its turn, unread. Who does not go on with a large request is let go of after `STALL_SECONDS`.
 
-At the end a request that was read whole is carried out and answered. All others are told that they were not.
+Who waits for room waits as long as its client is there. What it wants to add is among the large requests meanwhile.
+
+At the end a request that was read whole is carried out and answered, unless it waits for room. All others are told that
+they were not.
 """
 
 import asyncio
@@ -15,13 +18,16 @@ import logging
 import socket
 import threading
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from oms_journal.database.arguments import shown
 from oms_journal.database.asynchronous import AsyncMessageDatabase
+from oms_journal.database.commits.added import Added, AddedMany
+from oms_journal.database.commits.terms import terms_as_of
 from oms_journal.database.database import MessageDatabase, close_in_children
 from oms_journal.database.door import address
 from oms_journal.database.door.protocol import (
@@ -32,6 +38,7 @@ from oms_journal.database.door.protocol import (
     Garbled,
     Greeting,
     Kind,
+    NewMessages,
     add_bytes_max,
     decode_add,
     decode_add_many,
@@ -40,7 +47,7 @@ from oms_journal.database.door.protocol import (
     encode_failure,
     framed,
 )
-from oms_journal.journal.errors import JournalError, LimitExceeded
+from oms_journal.journal.errors import JournalError, LimitExceeded, QueueFull
 
 GREETING_SECONDS = 30.0  # in which a client says who it is
 STALL_SECONDS = 60.0  # in which a large request is there whole
@@ -73,6 +80,7 @@ class QueueServer:
         self._sockets: set[socket.socket] = set()
         self._idle: set[asyncio.Task[None]] = set()  # those that carry nothing out, and may be ended
         self._tasks: set[asyncio.Task[None]] = set()
+        self._patient: set[asyncio.Future[None]] = set()  # the ends of the waits for room
         self._large = _Room(LARGE_BYTES_MAX)
         started: Future[None] = Future()
         # A daemon: a program that forgets to close ends all the same, as it does with its database.
@@ -139,6 +147,8 @@ class QueueServer:
             started.set_result(None)
             await self._ending.wait()
             self._loop.remove_reader(self._listener)
+            for end in self._patient:
+                _done(end)
             for task in self._idle:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -223,31 +233,28 @@ class QueueServer:
         if length > most:
             raise _Refused(LimitExceeded(f"the request has {length} bytes, at most {most} are allowed"))
         if length <= SMALL_BYTES:
-            return await self._carried_out(database, kind, await reader.readexactly(length), task)
+            return await self._carried_out(database, reader, task, (kind, await reader.readexactly(length)))
         async with self._large.of(length):
             async with asyncio.timeout(STALL_SECONDS):
                 body = await reader.readexactly(length)
-            return await self._carried_out(database, kind, body, task)
+            return await self._carried_out(database, reader, task, (kind, body))
 
     async def _carried_out(
-        self, database: AsyncMessageDatabase, kind: int, body: bytes, task: "asyncio.Task[None]"
+        self,
+        database: AsyncMessageDatabase,
+        reader: asyncio.StreamReader,
+        task: "asyncio.Task[None]",
+        request: tuple[int, bytes],
     ) -> bytes:
         """Return the answer to a request that was read. From here on the end waits for it."""
+        kind, body = request
         new = decode_add(body) if kind == Kind.ADD else decode_add_many(body)
         del body
         self._idle.discard(task)
         try:
-            if kind == Kind.ADD:
-                number = await database.add(
-                    new.queue,
-                    new.payloads[0],
-                    properties=None if new.properties is None else new.properties[0],
-                    producer_id=new.producer_id,
-                )
-                return encode_added(number)
-            return encode_added(
-                await database.add_many(new.queue, new.payloads, properties=new.properties, producer_id=new.producer_id)
-            )
+            if not new.wait:
+                return encode_added(await self._add(database, kind, new))
+            return await self._add_in_turn(database, kind, new, reader)
         except Exception as failure:
             if not isinstance(failure, JournalError | TypeError | ValueError):
                 _log.exception("a request at %s failed", self.path)
@@ -255,6 +262,60 @@ class QueueServer:
         finally:
             if not self._ending.is_set():
                 self._idle.add(task)
+
+    def _add(
+        self,
+        database: AsyncMessageDatabase,
+        kind: int,
+        new: NewMessages,
+        end: "asyncio.Future[None] | None" = None,
+    ) -> "Coroutine[Any, Any, Added | AddedMany]":
+        """Add what a client has checked. Where `end` is done, it waits no longer for room."""
+        drafting, asked = self._database.drafting, new.terms
+        if kind == Kind.ADD_MANY:
+            many = drafting.add_many(
+                new.queue,
+                new.payloads,
+                new.properties,
+                new.producer_id,
+                lambda: None if asked is None else terms_as_of(drafting.moment(), asked),
+            )
+            return database._added_many(many, new.wait, end)
+        properties = None if new.properties is None else new.properties[0]
+        if asked is not None:
+            message = drafting.encode.message(new.queue, new.payloads[0], properties, new.producer_id)
+            draft = drafting.add_on_terms(message, terms_as_of(drafting.moment(), asked))
+            return database._added_many(draft, new.wait, end)
+        if new.wait is not None:
+            draft = drafting.add(new.queue, new.payloads[0], properties, new.producer_id)
+            return database._added_many(draft, new.wait, end)
+        return database.add(new.queue, new.payloads[0], properties=properties, producer_id=new.producer_id)
+
+    async def _add_in_turn(
+        self, database: AsyncMessageDatabase, kind: int, new: NewMessages, reader: asyncio.StreamReader
+    ) -> bytes:
+        """Return the answer to an add that waits for room, as long as its client is there and the server goes on."""
+        end = asyncio.get_running_loop().create_future()
+        gone = asyncio.ensure_future(reader.read(1))  # a client says nothing before it has its answer
+        gone.add_done_callback(lambda _: _done(end))
+        self._patient.add(end)
+        if self._ending.is_set():
+            _done(end)
+        try:
+            return encode_added(await self._add(database, kind, new, end))
+        except QueueFull:
+            if self._ending.is_set():
+                return framed(Kind.ENDING, ())
+            raise
+        finally:
+            self._patient.discard(end)
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
+
+
+def _done(end: "asyncio.Future[None]") -> None:
+    if not end.done():
+        end.set_result(None)
 
 
 class _Refused(Exception):

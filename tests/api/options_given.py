@@ -36,8 +36,17 @@ OPTIONS: Mapping[str, tuple[tuple[Any, ...], tuple[object, ...]]] = {
     "max_messages": ((1000, "500"), (*NO_NUMBERS, 0, 1.5)),
     "max_bytes": ((1 << 30, "25M"), (*NO_NUMBERS, 0, 1.5, "1X")),
     "queues": (
-        ({}, {"a": QueueOptions(max_messages=5)}, {"a": QueueOptions(max_bytes="1M"), "b": QueueOptions()}),
-        (5, "a", ["a"], {"a": 5}, {"a": None}, {5: QueueOptions()}, {"": QueueOptions()}, object(), True),
+        (
+            {},
+            {"a": QueueOptions(max_messages=5)},
+            {"a": QueueOptions(max_bytes="1M"), "b": QueueOptions()},
+            {"a": QueueOptions(max_attempts=3, dead_letter="c", expired_to_dead_letter=True), "c": QueueOptions()},
+        ),
+        (
+            *(5, "a", ["a"], {"a": 5}, {"a": None}, {5: QueueOptions()}, {"": QueueOptions()}, object(), True),
+            *({"a": QueueOptions(max_attempts=3)}, {"a": QueueOptions(dead_letter="a", max_attempts=3)}),
+            {"a": QueueOptions(max_attempts=3, dead_letter="b"), "b": QueueOptions(max_attempts=3, dead_letter="c")},
+        ),
     ),
     "max_attempts": ((), (*NO_NUMBERS, 0, 1.5, 10**10, 3)),  # 3 asks for a dead_letter
     "dead_letter": ((), (5, "", [], {}, object(), True, b"dead", "q" * 256, "dead")),  # likewise

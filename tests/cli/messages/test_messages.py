@@ -234,3 +234,28 @@ def test_a_person_is_asked_before_anything_is_removed(
     assert b"Delete 3 messages of queue orders? [y/N]" in done.stderr
     assert b"Traceback" not in done.stderr
     assert oms_json("stats", spool=orders)["undelivered"] == left
+
+
+def test_what_a_message_waits_for_and_how_often_it_came_back_is_listed_and_shown(spool: Path) -> None:
+    due, over = datetime(2100, 1, 2, 3, 4, 5, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+    with MessageDatabase.open(spool) as db:
+        plain = db.add("q", b"plain")
+        waits = db.add("q", b"waits", at=due, expires=over, group="customer-7")
+        for _ in range(3):
+            assert db.take("q") is not None and db.release(plain)
+        away = db.add("r", b"away")
+        assert db.take("r") is not None and db.release(away, delay=1e9)
+
+    one, other = oms_lines("list", "q", spool=spool)
+    assert (one["attempts"], {"due_at", "expires_at", "group"} & set(one)) == (3, set())
+    said = {"due_at": "2100-01-02T03:04:05.000000Z", "expires_at": "2200-01-01T00:00:00.000000Z", "group": "customer-7"}
+    assert other.items() >= said.items() and "attempts" not in other
+    assert oms_json("show", str(waits), spool=spool).items() >= said.items()
+    listed = oms("list", "q", spool=spool).stdout
+    for text in ("due", "expires", "group", "attempts", "2100-01-02 03:04:05Z", "2200-01-01", "customer-7"):
+        assert text in listed
+    shown = oms("show", str(waits), spool=spool).stdout
+    assert "2100-01-02 03:04:05Z" in shown and "customer-7" in shown and "attempts" not in shown
+    assert re.search(r"^attempts +3$", oms("show", str(plain), spool=spool).stdout, re.MULTILINE)
+    assert oms_json("show", str(away), spool=spool)["due_at"] > "2050"
+    assert "group" not in oms("list", "r", spool=spool).stdout

@@ -60,7 +60,7 @@ class Diary:
             clean_up=self.chore("clean up"),
             make_room=self.chore("make room"),
             needs_room=lambda: self.roomless,
-            delete_expired=self.chore("delete expired"),
+            end_expired=self.chore("delete expired"),
             has_expired=lambda: self.expired,
             cleanup_seconds=cleanup_seconds,
             renew_seconds=0.03,

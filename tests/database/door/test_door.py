@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -27,6 +30,7 @@ from oms_journal import (
     Options,
     OutcomeUnknown,
     QueueClient,
+    QueueFull,
     QueueServer,
     SocketRefused,
     connect_queue,
@@ -38,9 +42,11 @@ from oms_journal.database.door.protocol import (
     HEADER,
     REQUEST_BYTES_MAX,
     VERSION,
+    Front,
     Greeting,
     Kind,
     decode_failure,
+    decode_greeting,
     encode_add,
     encode_added,
     framed,
@@ -49,7 +55,11 @@ from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.disks.small_files import MODEST
 from tests.support.forking import forked
 
+LONG = 60.0
 SMALL = Options.of(max_data_file_size=MODEST, cleanup_interval=0, max_message_size=100_000)
+EARLY = datetime(1, 1, 2, tzinfo=UTC)
+LATER, LATEST = datetime(2100, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
+LIMITED = Options.of(max_data_file_size=MODEST, cleanup_interval=0, max_message_size=100_000, max_messages=2)
 ADDS: dict[str, Callable[[MessageDatabase | QueueClient], object]] = {
     "one": lambda db: db.add("q", b"x"),
     "properties": lambda db: db.add("q", bytearray(b"x"), properties={"a": "b"}),
@@ -75,6 +85,23 @@ ADDS: dict[str, Callable[[MessageDatabase | QueueClient], object]] = {
     "large": lambda db: db.add("q", bytes(100_001)),
     "large by its properties": lambda db: db.add("q", bytes(100_000), properties={"a": "b"}),
     "large among many": lambda db: db.add_many("q", [b"x", bytes(100_001)]),
+    "terms": lambda db: db.add("q", b"x", delay=5, expires=10, group="g"),
+    "terms of many": lambda db: db.add_many("q", [b"x", b"y"], at=LATER, expires=LATEST, group="g"),
+    "points in time of every kind": lambda db: [db.add("q", b"x", at=at) for at in (0, 1.5, 253_402_300_800, EARLY)],
+    "repeat on terms": lambda db: [db.add("q", b"x", producer_id="p", delay=delay) for delay in (None, 5, 6)],
+    "repeat with a wait": lambda db: [db.add("q", b"x", producer_id="p", wait=wait) for wait in (None, 5, 0)],
+    "no delay": lambda db: db.add("q", b"x", delay=0),
+    "delay and time": lambda db: db.add("q", b"x", delay=1, at=LATER),
+    "expires before it is due": lambda db: db.add("q", b"x", delay=60, expires=30),
+    "expires at a time before it is due": lambda db: db.add_many("q", [b"x"], at=LATEST, expires=LATER),
+    "expires before it is due by two clocks": lambda db: db.add("q", b"x", at=LATEST, expires=1),
+    "time without a zone": lambda db: db.add("q", b"x", at=LATER.replace(tzinfo=None)),
+    "delay in words": lambda db: db.add("q", b"x", delay="soon"),  # type: ignore[arg-type]
+    "negative delay": lambda db: db.add("q", b"x", delay=-1),
+    "long group": lambda db: db.add("q", b"x", group="g" * 256),
+    "empty group": lambda db: db.add_many("q", [b"x"], group=""),
+    "negative wait": lambda db: db.add("q", b"x", wait=-1),
+    "wait in words": lambda db: db.add_many("q", [b"x"], wait="long"),  # type: ignore[arg-type]
     "as large as may be": lambda db: db.add("q", bytes(100_000)),
 }
 
@@ -423,7 +450,9 @@ def test_a_server_that_takes_no_bytes_has_added_nothing(path: Path) -> None:
     thread.join()
 
 
-@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(10), Greeting(2, 1, 1).encode()])
+@pytest.mark.parametrize(
+    "greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(10), Greeting(VERSION + 1, 1, 1).encode()]
+)
 def test_another_kind_of_server_and_another_version_are_told_apart_from_none(greeting: bytes, path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -435,8 +464,34 @@ def test_another_kind_of_server_and_another_version_are_told_apart_from_none(gre
 
         thread = threading.Thread(target=greet)
         thread.start()
-        with pytest.raises(NotServed, match=r"no database of oms|version 2 of the language"):
+        with pytest.raises(NotServed, match=r"no database of oms|version \d of the language"):
             connected(path)
+        thread.join()
+
+
+def test_a_server_that_ends_behind_its_greeting_serves_nobody(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        decode = decode_greeting
+        is_read = threading.Event()
+
+        def late(data: bytes) -> Greeting:
+            is_read.set()
+            thread.join()
+            return decode(data)
+
+        monkeypatch.setattr(client, "decode_greeting", late)
+
+        def run() -> None:
+            with listener.accept()[0] as accepted:
+                accepted.sendall(Greeting(VERSION, 1 << 20, REQUEST_BYTES_MAX).encode())
+                is_read.wait()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        with pytest.raises(NotServed, match="Broken pipe"):
+            connect_queue(path)
         thread.join()
 
 
@@ -449,6 +504,100 @@ def test_a_server_of_another_user_gets_no_message(
 
     with pytest.raises(NotServed, match=r"uid 4000000|connect as the user of the server"):
         connect_queue(path)
+
+
+# Room in a queue that has a limit.
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[MessageDatabase]:
+    with MessageDatabase.open(tmp_path / "full", options=LIMITED) as opened:
+        opened.add_many("q", [b"1", b"2"])
+        yield opened
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    for _ in range(6000):
+        if is_so():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came so far")
+
+
+def waiting(db: MessageDatabase) -> int:
+    room = db._ledger.limits._rooms.get("q")  # type: ignore[attr-defined]
+    return 0 if room is None else len(room.line)
+
+
+def test_a_full_queue_refuses_with_what_the_error_says_in_the_process(full: MessageDatabase, path: Path) -> None:
+    with serve_queue(full, path):
+        for given in ({}, {"wait": 0.01, "group": "g"}):
+            with pytest.raises(QueueFull) as inside:
+                full.add("q", b"x", **given)  # type: ignore[arg-type]
+            with pytest.raises(QueueFull) as outside:
+                connected(path).add("q", b"x", **given)  # type: ignore[arg-type]
+            assert vars(outside.value) == vars(inside.value)
+        with pytest.raises(LimitExceeded):
+            connected(path).add_many("q", [b"x"] * 3, wait=LONG)
+
+
+def test_who_waits_for_room_gets_it_in_turn_with_those_in_the_process(full: MessageDatabase, path: Path) -> None:
+    with serve_queue(full, path), ThreadPoolExecutor(3) as pool:
+        one = pool.submit(connected(path, timeout=0.05).add, "q", b"one", wait=LONG)
+        wait_until(lambda: waiting(full) == 1)
+        two = pool.submit(full.add, "q", b"two", wait=LONG)
+        wait_until(lambda: waiting(full) == 2)
+        three = pool.submit(connected(path).add_many, "q", [b"three"], wait=math.inf, group="g")
+        wait_until(lambda: waiting(full) == 3)
+        for added, payload in ((one, b"one"), (two, b"two"), (three, b"three")):
+            full.deliver(next(iter(full.numbers("q"))))
+            assert added.result(LONG)
+            assert [message.payload for message in full.undelivered("q")][-1] == payload
+
+
+def test_the_end_of_the_server_ends_waits_for_room_and_nothing_is_added(full: MessageDatabase, path: Path) -> None:
+    with serve_queue(full, path) as door, ThreadPoolExecutor(2) as pool:
+        waits = [pool.submit(connected(path).add, "q", b"x", wait=wait) for wait in (LONG, math.inf)]
+        wait_until(lambda: waiting(full) == 2)
+        door.close()
+        for one in waits:
+            assert isinstance(one.exception(LONG), NotServed)
+    full.purge("q")
+    assert full.undelivered_count() == waiting(full) == 0
+
+
+def test_a_client_that_is_gone_waits_for_no_room(full: MessageDatabase, path: Path) -> None:
+    with serve_queue(full, path):
+        plain = raw(path)
+        plain.sendall(Greeting(VERSION).encode() + framed(Kind.ADD, encode_add(Front(b"q", wait=math.inf), b"x", b"")))
+        wait_until(lambda: waiting(full) == 1)
+        plain.close()
+        wait_until(lambda: waiting(full) == 0)
+        full.purge("q")
+        assert connected(path).add("q", b"y", wait=0) == 3
+
+
+def test_the_terms_count_from_when_the_server_has_the_request(tmp_path: Path, path: Path) -> None:
+    now = 1_700_000_000_000_000
+    options = Options(clock=lambda: now, steady=lambda: now, cleanup_interval=0)
+    with MessageDatabase.open(tmp_path / "s", options=options) as db, serve_queue(db, path):
+        client = connected(path)
+        client.add("q", b"later", delay=10, expires=20)
+        client.add("q", b"first", group="g")
+        client.add_many("q", [b"second"], group="g")
+        first = db.take("q")
+        assert first is not None and first.payload == b"first" and db.take("q") is None
+        now += 10_000_000
+        later = db.take("q")
+        assert later is not None and later.payload == b"later" and db.deliver(first)
+        second = db.take("q")
+        assert second is not None and second.payload == b"second" and db.release(later)
+        now += 10_000_000
+        assert db.undelivered_count("q") == 1, "it has expired"
+
+
+def test_a_time_to_wait_for_an_answer_may_be_longer_than_a_socket_takes(door: QueueServer, path: Path) -> None:
+    assert connected(path, timeout=1e12).add("q", b"x") == 1
 
 
 def raw(path: Path) -> socket.socket:
@@ -474,7 +623,7 @@ def rest(plain: socket.socket) -> bytes:
     [
         bytes(64),
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        Greeting(2).encode(),
+        Greeting(VERSION + 1).encode(),
         Greeting(VERSION).encode() + bytes(HEADER.size),
         Greeting(VERSION).encode() + HEADER.pack(Kind.ADDED, 24) + bytes(24),
         Greeting(VERSION).encode() + framed(Kind.ADD, [bytes(3)]),
@@ -514,7 +663,7 @@ def test_large_requests_share_the_room_for_them(
     monkeypatch.setattr(server, "STALL_SECONDS", 0.3)
     with serve_queue(db, path), connect_queue(path) as other, raw(path) as stopped:
         # It has the room, and does not go on: it is let go of.
-        request = framed(Kind.ADD, encode_add(b"q", bytes(100_000), b"", b""))
+        request = framed(Kind.ADD, encode_add(Front(b"q"), bytes(100_000), b""))
         stopped.sendall(Greeting(VERSION).encode() + request[:5000])
         threads = [threading.Thread(target=lambda: other.add("q", bytes(90_000))) for _ in range(4)]
         for thread in threads:
@@ -533,7 +682,7 @@ def test_the_end_answers_what_was_read_and_tells_all_others_that_nothing_was_add
     door = serve_queue(db, path)
     with raw(path) as idle, raw(path) as half:
         idle.sendall(Greeting(VERSION).encode())
-        half.sendall(Greeting(VERSION).encode() + framed(Kind.ADD, encode_add(b"q", b"x", b"", b""))[:-1])
+        half.sendall(Greeting(VERSION).encode() + framed(Kind.ADD, encode_add(Front(b"q"), b"x", b""))[:-1])
         connected(path).add("q", b"x")  # by now the others are read
         door.close()
         assert rest(idle) == rest(half) == framed(Kind.ENDING, ())

@@ -21,6 +21,7 @@ from oms_journal import (
     UnreadableCommit,
 )
 from oms_journal.database.commits.added import Repeated
+from oms_journal.database.commits.terms import AskedTerms
 from oms_journal.database.door import protocol
 from oms_journal.database.door.protocol import (
     ADD,
@@ -28,6 +29,7 @@ from oms_journal.database.door.protocol import (
     ADDED,
     GREETING,
     HEADER,
+    Front,
     Garbled,
     Greeting,
     decode_add,
@@ -45,11 +47,15 @@ from oms_journal.journal.format.records import encode_properties
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
 PROPERTIES = st.dictionaries(NAMES, NAMES, max_size=3)
-MANY = encode_add_many(b"q", [b"one", b"two"], [encode_properties({"a": "b"}), b""], b"p")
+ASKED = AskedTerms(delay=5, due=-6, life=7, expiry=8, group=b"g")
+FRONT = Front(b"q", b"p", 1.5, ASKED)
+MANY = encode_add_many(FRONT, [b"one", b"two"], [encode_properties({"a": "b"}), b""])
 REQUESTS = [
-    (decode_add, b"".join(encode_add(b"q", b"payload", encode_properties({"a": "b"}), b"p"))),
+    (decode_add, b"".join(encode_add(FRONT, b"payload", encode_properties({"a": "b"})))),
     (decode_add_many, b"".join(MANY)),
 ]
+TIMES = st.none() | st.integers(1, 1_000_000_000_000_000)
+TERMS = st.builds(AskedTerms, TIMES, TIMES, TIMES, TIMES, st.none() | NAMES.map(str.encode))
 
 
 def body_of(frame: bytes) -> bytes:
@@ -73,11 +79,19 @@ def test_the_picture_has_the_widths_of_the_structs(heading: str, size: int) -> N
     assert sum(map(int, re.findall(r"^ {4}\w+ +(\d+) ", table, re.MULTILINE))) == size
 
 
-@given(NAMES, st.binary(max_size=200), PROPERTIES, st.none() | NAMES)
-def test_one_message_comes_back(queue: str, payload: bytes, properties: dict[str, str], producer: str | None) -> None:
-    body = encode_add(queue.encode(), payload, encode_properties(properties), (producer or "").encode())
+@given(NAMES, st.binary(max_size=200), PROPERTIES, st.none() | NAMES, st.tuples(st.none() | st.floats(0), TERMS))
+def test_one_message_comes_back(
+    queue: str,
+    payload: bytes,
+    properties: dict[str, str],
+    producer: str | None,
+    asked: tuple[float | None, AskedTerms],
+) -> None:
+    body = encode_add(Front(queue.encode(), (producer or "").encode(), *asked), payload, encode_properties(properties))
 
-    assert decode_add(b"".join(body)) == (queue, [payload], [properties] if properties else None, producer)
+    wait, terms = asked
+    said = (wait, None if terms == AskedTerms() else terms)
+    assert decode_add(b"".join(body)) == (queue, [payload], [properties] if properties else None, producer, *said)
 
 
 @given(NAMES, st.lists(st.tuples(st.binary(max_size=50), PROPERTIES), min_size=1, max_size=5), st.none() | NAMES)
@@ -86,11 +100,29 @@ def test_several_messages_come_back(
 ) -> None:
     payloads = [payload for payload, _ in messages]
     properties = [each for _, each in messages]
-    body = encode_add_many(
-        queue.encode(), payloads, [encode_properties(each) for each in properties], (producer or "").encode()
+    front = Front(queue.encode(), (producer or "").encode(), 0.0, ASKED)
+    body = encode_add_many(front, payloads, [encode_properties(each) for each in properties])
+
+    assert decode_add_many(b"".join(body)) == (
+        *(queue, payloads, properties if any(properties) else None, producer),
+        *(0.0, ASKED),
     )
 
-    assert decode_add_many(b"".join(body)) == (queue, payloads, properties if any(properties) else None, producer)
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        Front(b"q", b"", -1.0),
+        Front(b"q", b"", float("nan")),
+        Front(b"q", b"", None, AskedTerms(delay=-1)),
+        Front(b"q", b"", None, AskedTerms(life=0)),
+        Front(b"q", b"", None, AskedTerms(due=1 << 62)),
+        Front(b"q", b"", None, AskedTerms(group=b"\xff")),
+    ],
+)
+def test_arguments_that_no_caller_can_give_are_refused(front: Front) -> None:
+    with pytest.raises(Garbled):
+        decode_add(b"".join(encode_add(front, b"x", b"")))
 
 
 @pytest.mark.parametrize(("decode", "whole"), REQUESTS, ids=["one", "many"])
@@ -114,7 +146,7 @@ def test_garbage_is_refused_by_every_reader(data: bytes) -> None:
 
 def test_a_request_of_many_whose_count_is_a_lie_asks_for_no_memory() -> None:
     with pytest.raises(Garbled):
-        decode_add_many(ADD_MANY.pack(1, 0, 0xFFFF_FFFF) + b"q")
+        decode_add_many(ADD_MANY.pack(1, 0, 0, 0, 0xFFFF_FFFF) + b"q")
 
 
 def test_a_greeting_comes_back() -> None:

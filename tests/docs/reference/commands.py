@@ -23,7 +23,7 @@ SUBJECTS = {
     "What is there": ("stats", "explain", "verify", "dump", "export", "analyze"),
     "Repair and disk": ("recover", "cleanup", "io-test", "estimate"),
     "Backup": ("backup", "restore"),
-    "Several processes": ("queue",),
+    "A queue": ("queue",),
     "A broker": ("serve", "info", "cmd", "top", "user", "attributes"),
     "Demonstrations": ("demo", "chess"),
 }

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from oms_journal import Options
+from oms_journal import Options, QueueOptions
 from oms_journal.database.options import ENVIRONMENT, parse_duration, parse_size
 from oms_journal.recovery.startup import Policy, Validation
 from tests.support.project import REPOSITORY
@@ -23,6 +23,10 @@ WORDS = {"10⁹": 10**9, "2⁶²": 1 << 62}
 
 def test_every_option_has_a_row() -> None:
     assert set(ROWS) == {field.name for field in fields(Options)}
+
+
+def test_every_option_of_a_queue_is_told() -> None:
+    assert [field.name for field in fields(QueueOptions) if f"`{field.name}`" not in PAGE] == []
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
