@@ -140,9 +140,8 @@ class Options:
     max_bytes: int | None = None  # likewise, of payloads and properties
     queues: Mapping[str, QueueOptions] | None = None  # what holds for single queues, in place of what stands here
     max_attempts: int | None = None  # a message that came back so often goes to `dead_letter`; None: it comes again
-    dead_letter: str | None = (
-        None  # the queue for them, which has none itself; of those too that have attempts of their own
-    )
+    # The queue for them, which has none itself; also of those queues that have attempts of their own.
+    dead_letter: str | None = None
     slow_sync: float = 1.0  # a commit that waits longer for the disk is told while it waits; 0: none is
     on_slow_sync: Callable[[float], None] | None = None  # told beside the log, with the seconds so far
     clock: Callable[[], int] = system_clock
