@@ -449,11 +449,9 @@ class Consumers:
             return NEVER
         now = self._now()
         seconds = terms.next_change(now)
-        return (
-            NEVER
-            if seconds is None
-            else max(now.steady + int(seconds * MICROSECONDS), self._looked + APART_MICROSECONDS)
-        )
+        if seconds is None:
+            return NEVER
+        return max(now.steady + int(seconds * MICROSECONDS), self._looked + APART_MICROSECONDS)
 
     def look(self, now: int) -> None:
         """Serve those who wait with what time has made ready."""
