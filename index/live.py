@@ -154,15 +154,22 @@ class Index:
         place = table.queues.find(queue)
         if place is None:
             return 0
-        return table.queues.counts[place] - (terms.expired.get(place, 0) if terms else 0)
+        return table.queues.counts[place] - self.expired(place)[0]
+
+    def expired(self, place: int) -> tuple[int, int]:
+        """Return how many messages of a queue have expired and are still there, and their bytes."""
+        terms = self.terms
+        return (0, 0) if terms is None else (terms.expired.get(place, 0), terms.expired_bytes.get(place, 0))
 
     def undelivered(self) -> dict[str, tuple[int, int]]:
-        """Return how many messages are undelivered and have not expired, and the bytes of all, by queue."""
+        """Return how many messages are undelivered and have not expired, and their bytes, by queue."""
         used, terms = self.table.queues.used(), self.terms
         if terms is None or not terms.expired:
             return used
-        left = {queue: (self.undelivered_count(queue), size) for queue, (_, size) in used.items()}
-        return {queue: counts for queue, counts in left.items() if counts[0]}
+        for place in terms.expired:
+            queue, (messages, size) = self.table.queues.name(place), self.expired(place)
+            used[queue] = used[queue][0] - messages, used[queue][1] - size
+        return {queue: counts for queue, counts in used.items() if counts[0]}
 
     def _begun_terms(self) -> Readiness:
         if self.terms is None:

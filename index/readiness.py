@@ -342,6 +342,7 @@ class Readiness:
         self._freed: list[tuple[int, int]] = []  # places of queues, and numbers, for the next `ready`
         self._expired = array("Q")  # numbers; those that were deleted since may stay a while
         self.expired: dict[int, int] = {}  # how many expired messages are in the table, by the queue's place
+        self.expired_bytes: dict[int, int] = {}  # theirs, likewise
 
     # What comes.
 
@@ -456,9 +457,10 @@ class Readiness:
             if number in taken:
                 self._table.change(number, LATE)
                 continue
-            found = self._table.change(number, EXPIRED, LATE)
+            self._table.change(number, EXPIRED, LATE)
+            found = self._table.find(number)
             assert found is not None
-            self.expired[found[0]] = self.expired.get(found[0], 0) + 1
+            self._count_expired(found.queue, 1, found.size)
             self._expired.append(number)
             if state & GROUPED:
                 self._follow(self._groups.end(number, is_there))
@@ -492,11 +494,13 @@ class Readiness:
 
         The next ones are told by `ready`.
         """
-        found, queues, bits = self._on_terms(numbers)
+        found, bits = self._on_terms(numbers)
+        if self.expired:
+            is_over = [number for number, state in zip(found, bits, strict=True) if state & EXPIRED]
+            for place in self._table.find_places(is_over):
+                self._count_expired(place.queue, -1, -place.size)
         removed = self._table.remove_many(numbers)
-        for number, queue, state in zip(found, queues, bits, strict=True):
-            if state & EXPIRED:
-                self._count_expired(queue, -1)
+        for number, state in zip(found, bits, strict=True):
             if state & GROUPED:
                 self._follow(self._groups.end(number, self._is_there))
             self._timed -= bool(state & TIMED)
@@ -505,19 +509,20 @@ class Readiness:
             self._is_spent = self.is_over
         return removed
 
-    def _on_terms(self, numbers: Sequence[int] | Numbers) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-        """Return those of the numbers that have terms: themselves, their queues' places, their bits."""
+    def _on_terms(self, numbers: Sequence[int] | Numbers) -> tuple[Sequence[int], Sequence[int]]:
+        """Return those of the numbers that have terms: themselves, and their bits."""
         if len(numbers) == 1:
             known = self._table.change(int(numbers[0]))
-            return ((), (), ()) if known is None or known[1] == LIVE else ((int(numbers[0]),), (known[0],), (known[1],))
-        found, queues, bits = self._table.mark(np.asarray(numbers, np.uint64))
+            return ((), ()) if known is None or known[1] == LIVE else ((int(numbers[0]),), (known[1],))
+        found, _, bits = self._table.mark(np.asarray(numbers, np.uint64))
         has_terms = bits != LIVE
-        return found[has_terms].tolist(), queues[has_terms].tolist(), bits[has_terms].tolist()
+        return found[has_terms].tolist(), bits[has_terms].tolist()
 
-    def _count_expired(self, queue: int, more: int) -> None:
-        self.expired[queue] = self.expired.get(queue, 0) + more
+    def _count_expired(self, queue: int, messages: int, size: int) -> None:
+        self.expired[queue] = self.expired.get(queue, 0) + messages
+        self.expired_bytes[queue] = self.expired_bytes.get(queue, 0) + size
         if not self.expired[queue]:
-            del self.expired[queue]
+            del self.expired[queue], self.expired_bytes[queue]
 
     def _forget_gone(self) -> None:
         """Forget messages that are gone, where they take the larger part of the memory."""

@@ -33,6 +33,7 @@ class LimitedLedger(Ledger):
     def __init__(self, index: Index, consumers: Consumers, ahead: Callable[[], int | None], limits: Limits) -> None:
         super().__init__(index, consumers, ahead)
         self.limits = limits  # guarded by the lock
+        limits.expired = index.expired
 
     def admit(self, draft: Draft) -> bool:
         is_admitted = super().admit(draft)
@@ -43,6 +44,8 @@ class LimitedLedger(Ledger):
             return is_admitted
         try:
             with self.lock:
+                if self.index.terms is not None:
+                    self.consumers.serve(())  # what has expired by now counts no more
                 self.limits.claim(rooms, self.index.table, draft.removed)
         except (QueueFull, LimitExceeded) as failure:
             super().withdraw(draft)

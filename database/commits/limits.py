@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oms_journal.index.table import Numbers, Table
+from oms_journal.index.table import EXPIRED, Numbers, Table
 from oms_journal.journal.errors import LimitExceeded, QueueFull
 from oms_journal.journal.writing.draft import Run
 
@@ -83,6 +83,7 @@ class Limits:
         self._default = default  # of all others
         self._rooms: dict[str, Room] = {}  # of the queues for which commits are on their way, or wait
         self._lined_up: dict[str, Room] = {}  # of these, where somebody waits
+        self.expired: Callable[[int], tuple[int, int]] = lambda _: (0, 0)  # messages and bytes of a place: not counted
         self.is_ended = False  # nobody waits any more
 
     def of(self, queue: bytes) -> Limit | None:
@@ -140,7 +141,10 @@ class Limits:
         """Return why there is no room for so much more; None where there is. `in_turn`: it is the first in line."""
         room = self._rooms.get(wanted.queue)
         place = table.queues.find(wanted.queue)
-        there = (0, 0) if place is None else (table.queues.counts[place], table.queues.bytes[place])
+        there = (0, 0)
+        if place is not None:
+            over = self.expired(place)
+            there = table.queues.counts[place] - over[0], table.queues.bytes[place] - over[1]
         spoken = (0, 0) if room is None else (room.messages, room.bytes)
         waiting = 0 if room is None or in_turn else len(room.line)
         limits = (("messages", wanted.limit.messages, messages), ("bytes", wanted.limit.bytes, size))
@@ -209,10 +213,11 @@ class Limits:
 
 
 def _removed_from(queue: str, table: Table, removed: Sequence[int] | Numbers) -> tuple[int, int]:
-    """Return how many of the removed messages are the queue's, and their bytes."""
+    """Return how many of the removed messages are the queue's and count, and their bytes."""
     place = table.queues.find(queue)
     numbers = removed.tolist() if isinstance(removed, np.ndarray) else removed
-    mine = [found.size for found in table.find_places(numbers) if found.queue == place]
+    found = [one for one in table.find_places(numbers) if one.queue == place]
+    mine = [one.size for one in found if not table.state_of(one.number) & EXPIRED]
     return len(mine), sum(mine)
 
 

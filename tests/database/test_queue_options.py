@@ -15,6 +15,7 @@ from oms_journal import (
     Message,
     MessageDatabase,
     Options,
+    QueueFull,
     QueueOptions,
 )
 from oms_journal.database.consumers import dead_letters
@@ -361,3 +362,42 @@ def test_tasks_find_what_has_expired_in_the_dead_letters(place: Place) -> None:
             assert [one.number async for one in db.undelivered("q")] == [back]
 
     asyncio.run(asyncio.wait_for(play(), LONG))
+
+
+# What has expired counts no more.
+
+
+def test_what_has_expired_counts_against_no_limit_before_it_is_deleted(place: Place) -> None:
+    with place.open(queues={"q": QueueOptions(max_messages=3), "b": QueueOptions(max_bytes=10)}) as db:
+        db.add("q", b"stays")
+        over = db.add_many("q", [b"1", b"2"], expires=10)
+        db.add("b", bytes(10), expires=10)
+        place.pass_by(10)
+        assert db.add_many("q", [b"3", b"4"]) and db.add("b", bytes(10))
+        for queue in ("q", "b"):
+            with pytest.raises(QueueFull):
+                db.add(queue, bytes(5))
+        with pytest.raises(QueueFull), db.commit() as commit:
+            commit.delete(over[0])
+            commit.add("q", b"in its place")
+        end_expired(db)
+        with pytest.raises(QueueFull):
+            db.add("q", b"5")
+        assert db.undelivered_count("q") == 3
+
+
+def test_a_queue_has_no_bytes_of_what_has_expired(db: MessageDatabase, place: Place) -> None:
+    db.add("q", bytes(100))
+    db.add_many("q", [bytes(7), bytes(8)], expires=10)
+    gone = db.add("q", bytes(9), expires=10)
+    db.add("other", bytes(50), expires=10)
+    place.pass_by(10)
+    assert db.queues() == {"q": 1}
+    assert {name: (one.undelivered, one.bytes) for name, one in db.stats().queues.items()} == {"q": (1, 100)}
+    assert db.delete(gone) and db.stats().queues["q"].bytes == 100
+    end_expired(db)
+    assert {name: one.bytes for name, one in db.stats().queues.items()} == {
+        "q": 100,
+        "late": db.stats().queues["late"].bytes,
+    }
+    assert not (db._ledger.index.terms and db._ledger.index.terms.expired_bytes)

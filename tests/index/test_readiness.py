@@ -209,7 +209,8 @@ class Walk:
         found = [n for batch in self.index.table.batches(queue, 0, 1 << 62, EXPIRED) for n in batch[0].tolist()]
         assert found == there
         assert self.index.undelivered_count(queue) == len(there)
-        assert self.index.undelivered().get(queue, (0, 0))[0] == len(there)
+        size = sum(self.index.table.find_places([number])[0].size for number in there)
+        assert self.index.undelivered().get(queue, (0, 0)) == (len(there), size)
 
     def look_when_told(self) -> None:
         """Before the moment that is told nothing changes, as far as nobody sets the clock."""
