@@ -237,9 +237,17 @@ class SharedTableMachine(RuleBasedStateMachine):
 
 
 SharedTableMachine.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=40, stateful_step_count=40, deadline=None, derandomize=True
 )
 TestTakingFromASharedTable = SharedTableMachine.TestCase
+
+
+class SharedTableMachineForWhole(SharedTableMachine):
+    """The same, more times."""
+
+
+SharedTableMachineForWhole.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestTakingFromASharedTableWhole = pytest.mark.whole(SharedTableMachineForWhole.TestCase)
 
 
 class SharedTableMachineForLong(SharedTableMachine):

@@ -15,6 +15,15 @@ from oms_journal.journal import names
 from tests.support.disks.faulty_disk import SimulatedDisk
 
 SPOOL = Path("/spool")
+SMALL = 65_536  # bytes of a data file: each start copies the disk
+
+
+def died(db: MessageDatabase, disk: SimulatedDisk) -> SimulatedDisk:
+    """Return the disk that the next process finds; no thread of the dead one goes on, or keeps its disk in memory."""
+    db._maintenance.stop()
+    db._handing._alarm.stop()
+    db._abandon()
+    return disk.restart()
 
 
 class Worker:
@@ -22,7 +31,9 @@ class Worker:
 
     def __init__(self, disk: SimulatedDisk, attempts_max: int) -> None:
         self.disk = disk
-        self.options = Options(cleanup_interval=0, max_attempts=attempts_max, dead_letter="dead")
+        self.options = Options(
+            cleanup_interval=0, max_attempts=attempts_max, dead_letter="dead", max_data_file_size=SMALL
+        )
         self.done: list[bytes] = []
         self.starts = 0
 
@@ -35,8 +46,7 @@ class Worker:
         while messages := db.take_many("q", several):
             for message in messages:
                 if message.payload.startswith(b"kills"):
-                    db._abandon()
-                    self.disk = self.disk.restart()
+                    self.disk = died(db, self.disk)
                     return False
                 db.deliver(message)
                 self.done.append(message.payload)
@@ -58,12 +68,12 @@ def test_what_kills_its_process_is_a_dead_letter_in_the_end_and_all_others_are_d
 ) -> None:
     disk = SimulatedDisk()
     sent = payloads(killers)
-    with MessageDatabase.open(SPOOL, disk=disk, options=Options(cleanup_interval=0)) as db:
+    with MessageDatabase.open(SPOOL, disk=disk, options=Options(cleanup_interval=0, max_data_file_size=SMALL)) as db:
         db.add_many("q", sent)
     worker = Worker(disk, attempts_max)
     while not worker.start(several):
         assert worker.starts <= killers * (attempts_max + 1)
-    with MessageDatabase.open(SPOOL, disk=worker.disk) as db:
+    with MessageDatabase.open(SPOOL, disk=worker.disk, max_data_file_size=SMALL) as db:
         dead = [message.payload for message in db.undelivered("dead")]
         reasons = {message.properties["dead-letter.reason"] for message in db.undelivered("dead")}
         assert db.queues() == {"dead": killers}
@@ -73,19 +83,13 @@ def test_what_kills_its_process_is_a_dead_letter_in_the_end_and_all_others_are_d
 
 
 def counting(disk: SimulatedDisk) -> MessageDatabase:
-    return MessageDatabase.open(
-        SPOOL, disk=disk, options=Options(cleanup_interval=0, max_attempts=5, dead_letter="dead")
-    )
+    options = Options(cleanup_interval=0, max_attempts=5, dead_letter="dead", max_data_file_size=SMALL)
+    return MessageDatabase.open(SPOOL, disk=disk, options=options)
 
 
 def attempts(disk: SimulatedDisk) -> dict[int, int]:
     with counting(disk) as db:
         return {message.number: message.attempts for message in db.take_many("q", 100)}
-
-
-def died(db: MessageDatabase, disk: SimulatedDisk) -> SimulatedDisk:
-    db._abandon()
-    return disk.restart()
 
 
 def test_who_was_alone_in_hand_is_counted_at_once_and_of_several_nobody() -> None:
@@ -135,7 +139,7 @@ def test_what_is_no_death_of_a_process_counts_nothing(how: str) -> None:
         db.close()
         assert names.HAND not in disk.contents(SPOOL)
     elif how == "power cut":
-        db._abandon()
+        died(db, disk)
         disk = disk.crash(1)
         disk.remove(SPOOL / names.HAND) if names.HAND in disk.contents(SPOOL) else None
     else:

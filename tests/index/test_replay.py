@@ -160,8 +160,16 @@ class ReplayMachine(RuleBasedStateMachine):
         assert rebuilt.highest_number() < self.journal.place.next_message
 
 
-ReplayMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None, derandomize=True)
+ReplayMachine.TestCase.settings = settings(max_examples=20, stateful_step_count=30, deadline=None, derandomize=True)
 TestTheIndexAgainstARebuild = ReplayMachine.TestCase
+
+
+class ReplayMachineForWhole(ReplayMachine):
+    """The same, more times."""
+
+
+ReplayMachineForWhole.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestTheIndexAgainstARebuildWhole = pytest.mark.whole(ReplayMachineForWhole.TestCase)
 
 
 class ReplayMachineForLong(ReplayMachine):

@@ -203,8 +203,16 @@ class TableMachine(RuleBasedStateMachine):
             self.table.forget_file(sequence)
 
 
-TableMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None, derandomize=True)
+TableMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None, derandomize=True)
 TestTheTableAgainstADict = TableMachine.TestCase
+
+
+class TableMachineForWhole(TableMachine):
+    """The same, more times."""
+
+
+TableMachineForWhole.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestTheTableAgainstADictWhole = pytest.mark.whole(TableMachineForWhole.TestCase)
 
 
 class TableMachineForLong(TableMachine):

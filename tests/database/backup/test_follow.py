@@ -13,6 +13,7 @@ from oms_journal.journal.format import manifest
 from tests.support.crashes.backup_model import BACKUP, COPIED, History, RecordedWriter, check_backup
 from tests.support.crashes.crash_model import SPOOL, Account, Unattended, open_unattended, state_of, workload
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
+from tests.support.sweeps import Share, in_two_sizes, split
 
 
 class Scene:
@@ -88,7 +89,7 @@ def test_while_nothing_comes_nothing_is_written(scene: Scene) -> None:
     assert scene.disk.steps == before
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3, 7, 20])
+@pytest.mark.parametrize("rounds", split([3, 20], rest=[1, 2, 7]))
 def test_it_goes_on_through_rolls_clean_up_and_restarts(scene: Scene, rounds: int) -> None:
     for turn in range(100 // rounds):
         scene.works(rounds)
@@ -180,7 +181,8 @@ def test_a_database_that_has_gone_back_ends_it(scene: Scene) -> None:
     scene.check()
 
 
-def test_killed_at_any_change_the_backup_is_one_that_was_or_the_next() -> None:
+@in_two_sizes
+def test_killed_at_any_change_the_backup_is_one_that_was_or_the_next(share: Share) -> None:
     scene = Scene()
     for turn in range(3):
         scene.works(3)
@@ -188,7 +190,7 @@ def test_killed_at_any_change_the_backup_is_one_that_was_or_the_next() -> None:
         before = check_backup(scene.disk, scene.history)
         scene.works(3)
         base = scene.disk.restart()
-        for kill_at in range(1, 1000):
+        for kill_at in share.every(5, range(1, 1000)):
             disk = base.restart()
             disk.kill_at = disk.steps + kill_at
             follower = _at(disk, scene)

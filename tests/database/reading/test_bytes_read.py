@@ -27,6 +27,7 @@ def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         for number in range(COUNT):
             db.add(f"q{number % QUEUES}", b"payload", properties=properties)
     if request.param == "open":
+        db._maintenance.stop()  # no thread of it goes on behind its end
         db._abandon()
     db.close()
     return spool

@@ -51,7 +51,7 @@ def around_ends(store: Store, name: str) -> set[int]:
 def test_a_cut_at_any_byte_shows(store: Store, name: str, share: Share) -> None:
     ends = around_ends(store, name)
     check_shows(
-        store, name, share.of(range(len(store.files[name])), 300, kind=lambda size: size if size in ends else None)
+        store, name, share.of(range(len(store.files[name])), 100, kind=lambda size: size if size in ends else None)
     )
 
 
@@ -89,7 +89,7 @@ def check_shows(store: Store, name: str, sizes: Iterable[int]) -> None:
 @pytest.mark.parametrize(("store", "name"), CASES)
 def test_a_cut_at_any_byte_costs_the_frames_behind_it(store: Store, name: str, share: Share) -> None:
     sizes = around_ends(store, name) | set(range(0, len(store.files[name]), 41))
-    for size in share.of(sorted(size for size in sizes if size < len(store.files[name])), 40):
+    for size in share.of(sorted(size for size in sizes if size < len(store.files[name])), 16):
         check_salvage(store, name, size)
 
 

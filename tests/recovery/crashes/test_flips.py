@@ -105,14 +105,14 @@ def check_noticed(store: Store, name: str, bit: int) -> None:
 
 
 def share_of(share: Share, store: Store, name: str, stride: int) -> list[int]:
-    return share.of(places(store, name, stride=stride), 16, kind=lambda bit: part_of(store, name, bit)[0])
+    return share.of(places(store, name, stride=stride), 8, kind=lambda bit: part_of(store, name, bit)[0])
 
 
 @in_two_sizes
 @pytest.mark.parametrize("store", STORES)
 def test_no_flipped_bit_that_decides_something_goes_unnoticed(store: Store, share: Share) -> None:
     name = store.newest()
-    for bit in share.of(bits_that_decide(store, name), 800, kind=lambda bit: part_of(store, name, bit)):
+    for bit in share.of(bits_that_decide(store, name), 300, kind=lambda bit: part_of(store, name, bit)):
         check_noticed(store, name, bit)
 
 
@@ -120,7 +120,7 @@ def test_no_flipped_bit_that_decides_something_goes_unnoticed(store: Store, shar
 @pytest.mark.parametrize("store", STORES)
 def test_no_flipped_byte_anywhere_goes_unnoticed(store: Store, share: Share) -> None:
     for name in store.data_files():
-        for bit in share.of(places(store, name, stride=7), 100):
+        for bit in share.of(places(store, name, stride=7), 40):
             check_noticed(store, name, bit)
 
 

@@ -47,7 +47,7 @@ def state_after(disk: SimulatedDisk) -> State:
 def test_a_repaired_file_cut_at_the_end_of_any_frame_is_clean_only_where_nothing_is_lost(
     store: Store, is_closed: bool, share: Share
 ) -> None:
-    for frame in share.every(4, store.frames):
+    for frame in share.every(9, store.frames):
         disk = repaired(store, frame, is_closed=is_closed)
         state = state_after(disk)
         for end, cut in cuts(disk, frame.name):

@@ -18,6 +18,7 @@ from oms_journal.recovery.validation import validate_directory
 from tests.support.crashes.crash_model import SPOOL, Account, Writer, found_after, open_unattended, state_of
 from tests.support.crashes.crash_store import FrameAt, Store, small_store
 from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.sweeps import Share, in_two_sizes
 
 FIRST = "omsmsg-0000000001.data"
 
@@ -65,9 +66,10 @@ def long_values(*frames: FrameAt) -> int:
     return sum(len(piece.value) > VALUE_HEAD_BYTES for frame in frames for piece in frame.pieces if piece.key)
 
 
+@in_two_sizes
 @pytest.mark.parametrize("store", STORES)
-def test_a_rotted_frame_of_a_sealed_file_costs_bytes_and_undoes_nothing(store: Store) -> None:
-    for frame in store.frames:
+def test_a_rotted_frame_of_a_sealed_file_costs_bytes_and_undoes_nothing(store: Store, share: Share) -> None:
+    for frame in share.every(4, store.frames):
         disk = rotted(store, frame)
         with open_unattended(disk) as database:
             report, state, there = database.recovery, state_of(database), {*database.numbers()}
@@ -82,9 +84,10 @@ def test_a_rotted_frame_of_a_sealed_file_costs_bytes_and_undoes_nothing(store: S
         assert found_after(disk) == store.rotted(frame), where
 
 
+@in_two_sizes
 @pytest.mark.parametrize("store", STORES)
-def test_a_file_that_rots_after_its_repair_still_knows_what_was_lost_before(store: Store) -> None:
-    for first, second in zip(store.frames, store.frames[1:], strict=False):
+def test_a_file_that_rots_after_its_repair_still_knows_what_was_lost_before(store: Store, share: Share) -> None:
+    for first, second in share.every(4, zip(store.frames, store.frames[1:], strict=False)):
         if first.name != second.name:
             continue
         disk = rotted(store, first)
@@ -170,9 +173,12 @@ def test_the_policies_truncate_and_refuse_are_as_they_were() -> None:
         open_unattended(rotted(LONG, frame), policy="refuse")
 
 
+@in_two_sizes
 @pytest.mark.parametrize("store", STORES)
-def test_what_only_the_footer_of_a_repaired_file_knew_is_told_as_lost_when_that_footer_rots(store: Store) -> None:
-    for frame in store.frames:
+def test_what_only_the_footer_of_a_repaired_file_knew_is_told_as_lost_when_that_footer_rots(
+    store: Store, share: Share
+) -> None:
+    for frame in share.every(4, store.frames):
         disk = rotted(store, frame)
         open_unattended(disk).close()
         data = bytearray(disk.content(SPOOL / frame.name))
@@ -190,9 +196,10 @@ def test_what_only_the_footer_of_a_repaired_file_knew_is_told_as_lost_when_that_
         assert found_after(disk) == state, where
 
 
+@in_two_sizes
 @pytest.mark.parametrize("store", STORES)
-def test_a_cut_at_the_first_bad_place_forgets_nothing_of_a_gap_before_it(store: Store) -> None:
-    for first, second in zip(store.frames, store.frames[1:], strict=False):
+def test_a_cut_at_the_first_bad_place_forgets_nothing_of_a_gap_before_it(store: Store, share: Share) -> None:
+    for first, second in share.every(4, zip(store.frames, store.frames[1:], strict=False)):
         if first.name != second.name:
             continue
         disk = rotted(store, first)

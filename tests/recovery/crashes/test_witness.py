@@ -89,12 +89,13 @@ def test_an_only_file_that_is_gone_or_emptied_is_lost(made: Callable[[], Simulat
     found_after(disk)
 
 
-def test_a_closed_file_that_is_cut_anywhere_has_lost_what_it_lacks() -> None:
+@in_two_sizes
+def test_a_closed_file_that_is_cut_anywhere_has_lost_what_it_lacks(share: Share) -> None:
     whole = closed()
     data, state = whole.content(SPOOL / FIRST_FILE), found_after(whole)
     witness = read_witness(whole, SPOOL)
     assert witness is not None
-    for size in range(0, witness.last.end, 8):
+    for size in share.of(range(0, witness.last.end, 8), 40):
         disk = whole.restart()
         disk.put(SPOOL / FIRST_FILE, data[:size])
         assert losses(disk) == [FIRST_FILE], size
@@ -102,7 +103,7 @@ def test_a_closed_file_that_is_cut_anywhere_has_lost_what_it_lacks() -> None:
             kept = state_of(database).messages
             assert kept == {number: state.messages[number] for number in kept}
         found_after(disk)
-    for size in range(witness.last.end, len(data), 64):
+    for size in share.of(range(witness.last.end, len(data), 64), 12):
         disk = whole.restart()
         disk.put(SPOOL / FIRST_FILE, data[:size])
         with open_unattended(disk) as database:

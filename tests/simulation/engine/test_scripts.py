@@ -28,6 +28,7 @@ from tests.simulation.worlds import WORLDS
 from tests.support.crashes.crash_model import open_unattended
 from tests.support.disks.faulty_bytes import SECTOR
 from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.sweeps import Share, in_two_sizes
 
 
 def _assert_nothing_breaks(script: Script) -> None:
@@ -69,14 +70,15 @@ def test_what_found_no_room_when_it_was_closed_is_opened_again(end: Step) -> Non
     _assert_nothing_breaks([*work, Remove((1,), delivers=False), Add(0, 8, 1), Look()])
 
 
+@in_two_sizes
 @pytest.mark.parametrize("end", ["killed", "power cut"])
 def test_what_a_start_was_to_hold_that_was_ended_is_held_by_one_that_was_not_to_hold_anything(
-    end: str,
+    end: str, share: Share
 ) -> None:
     """Also where the mark of clean-up has rotted: what is lost then is only told by the report, if anybody has that."""
     work = [Add(0, 2600, 1), Add(0, 2600, 2), Add(1, 20, 3), Silence(1.0), Remove((0,), delivers=True)]
     work += [CleanUp(compact=False), Add(1, 20, 4), Silence(1.0), Close(), Rot(1, 0.25, SECTOR, 1)]
-    for after in range(1, 65):  # a start that comes to its end among them
+    for after in share.of(range(1, 65), 16):  # a start that comes to its end among them
         cut = PowerCut(after, 0) if end == "power cut" else Death(after)
         _assert_nothing_breaks([*work, Reopen(holds=True), cut, Look(), Reopen(), Look()])
 

@@ -42,6 +42,8 @@ SECONDS = (
     "a-restart-forgets-what-is-held",
     "a-failed-sync-of-prepared-zeros-is-swallowed",
     "a-producers-repeat-is-added-after-a-restart",
+    "what-a-start-has-found-is-noted-without-a-sync",
+    "the-owner-is-not-checked-before-an-answer",
 )
 
 
