@@ -87,6 +87,9 @@ class Run:
     end: str = "new"  # how the last process ended: "new", "clean", "killed", "power cut", "failed"
     owner: int = 0  # of the last opening that was made
     starts_ended: int = 0  # since then, before they were through
+    broken: PromiseBroken | None = (
+        None  # while a commit was on its way, whose writer has made an error of its own of it
+    )
     is_note_lost: bool = False  # what is in hand could not be noted for this opening
     wall_max: int = 0
     wall_written: int = 0  # when the newest commit that was acknowledged was begun, or before
@@ -553,6 +556,8 @@ class Run:
             is_taken = self._check_refused(item, lambda: database.deliver(given), may_be_over=is_over)  # type: ignore[arg-type]
         finally:
             self.disk.before_change = None
+            if self.broken is not None:
+                raise self.broken
         if is_taken:
             self._acknowledge(())
         else:
@@ -566,8 +571,11 @@ class Run:
         self._catch_up(database)
         hand, item.hand = item.hand, Hand(item.hand.receipt, None)  # type: ignore[union-attr]
         self.model.advance()
-        message = database.take(item.queue, lease=20.0)
-        self._check_handed(item.queue, message, 20.0)
+        try:
+            self._check_handed(item.queue, database.take(item.queue, lease=20.0), 20.0)
+        except PromiseBroken as broken:
+            self.broken = broken
+            raise
         item.hand = hand
 
     def _release(self, database: Unattended, item: Item, step: Release) -> None:
@@ -610,8 +618,11 @@ class Run:
 
     def _catch_up(self, database: Unattended) -> None:
         """Have the database look at the clocks, so that it and the model do it at the same moment."""
-        database.undelivered_count()
+        found = database.undelivered_count()
         self.model.catch_up()
+        expected = sum(not item.is_expired for item in self.model.items.values())
+        if found != expected:
+            raise PromiseBroken(f"{LISTED}\n{found} are undelivered, and not {expected}")
 
     def _look_in_time(self, database: Unattended) -> None:
         """Do what a thread does when time brings something."""
