@@ -452,8 +452,8 @@ class Run:
         lease = step.lease or None
         if step.count > 1:
             found = database.take_many(queue, step.count, lease=lease)
-            for message in found:
-                self._check_handed(queue, message, lease)
+            for one in found:
+                self._check_handed(queue, one, lease)
             if len(found) < step.count:
                 self._check_handed(queue, None, lease)
             return
@@ -490,12 +490,12 @@ class Run:
             if not self.model.free(queue) or self.model.why_not(queue, None) is None:
                 return  # it would wait
             going = iter(database.consume(queue, lease=lease))
-            message = next(going)
-            item = self._check_handed(queue, message, lease)
+            one = next(going)
+            item = self._check_handed(queue, one, lease)
             assert item is not None
             if not step.is_left:
                 with self._committing(Change(removed=[item.name])):
-                    database.deliver(message)
+                    database.deliver(one)
             going.close()  # type: ignore[attr-defined]
             if step.is_left:
                 self.model.come_back(item, "")
@@ -678,7 +678,8 @@ def _spoken(told: dict[int, Told]) -> dict[int, Told]:
 
 def _all_of(database: Unattended) -> dict[int, tuple[int, str, int]]:
     """Return number, queue and length of every message that is there, expired or not, by name; each is there once."""
-    table, found = database._ledger.index.table, {}
+    table = database._ledger.index.table
+    found: dict[int, tuple[int, str, int]] = {}
     for numbers, _, _ in table.batches(None, 0, (1 << 64) - 1):
         for number in numbers.tolist():
             message = database.read(number)
