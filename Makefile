@@ -15,7 +15,7 @@ help:
 	@echo "make test      the tests; PYTHON=python3.13 with another interpreter, in an environment of its own"
 	@echo "make test-faults  makes each deliberate fault, and says which of the tests nearest to it finds it: FAULT=name for one, ARGS=--list"
 	@echo "make campaign  the long campaigns: many seeds, many kills"
-	@echo "make simulate  worlds made from seeds, with crashes and faults: SEEDS=n, WORLD=engine, threads, broker or backup, FIRST=seed"
+	@echo "make simulate  worlds made from seeds, with crashes and faults: SEEDS=n, WORLD=engine, queues, threads, broker or backup, FIRST=seed"
 	@echo "make simulate-faults  faults made on purpose, to see that the simulation finds each of them"
 	@echo "make faults    each file call of the C library fails in its turn: MINUTES=n for a share of them"
 	@echo "make fuzz      inputs that coverage leads to, at every decoder; SECONDS=60 of each, TARGET=footer for some, api and callers for calls"

@@ -146,6 +146,10 @@ class Index:
             self.terms, self.messages = None, self.table
         return found
 
+    def is_late(self, number: int) -> bool:
+        """Say whether the time of a message was over while it was in somebody's hands."""
+        return self.terms is not None and self.terms.is_late(number)
+
     def undelivered_count(self, queue: str | None = None) -> int:
         """Return how many messages of a queue, or of all, are undelivered and have not expired."""
         terms, table = self.terms, self.table

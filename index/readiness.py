@@ -366,12 +366,14 @@ class Readiness:
     def load(self, rows: TermRows, now: int) -> None:
         """Take in all messages that a journal has with terms, those of them that are in the table. Begins anew.
 
-        `now` is the wall clock, or the journal's newest time where that is later.
+        `now` is the wall clock, or the journal's newest time where that is later. What is over by then has expired,
+        also where the clock shows less.
         """
         is_due, is_expiring = rows.due > now, rows.expiry != NEVER_OVER
         is_grouped = rows.groups != 0
         self._due.wall.add_many(rows.due[is_due], rows.numbers[is_due])
-        self._expiry.wall.add_many(rows.expiry[is_expiring], rows.numbers[is_expiring])
+        ends = np.where(rows.expiry <= now, NEVER_DUE, rows.expiry)
+        self._expiry.wall.add_many(ends[is_expiring], rows.numbers[is_expiring])
         self._table.mark(rows.numbers[is_due], NOT_DUE | TIMED)
         self._table.mark(rows.numbers[is_expiring], TIMED)
         self._table.mark(rows.numbers[is_grouped], GROUPED)
@@ -403,6 +405,10 @@ class Readiness:
             self._expire([number], ())
             return False
         return not state & APART
+
+    def is_late(self, number: int) -> bool:
+        """Say whether a message expires when it comes back."""
+        return bool(self._table.state_of(number) & LATE)
 
     # What time and the ends of others change.
 

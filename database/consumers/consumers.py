@@ -137,7 +137,7 @@ class Consumers:
         self.dead: dict[int, Holding] = {}  # messages that go there, and are nobody's meanwhile
         self.hand: HandFile | None = None  # for the case that the process dies, where attempts have an end
         self._suspect = 0  # the message in hand that may have killed a process, 0 for none
-        self._suspects: deque[int] = deque()  # others like it, which wait for it to leave
+        self._suspects: dict[str, deque[int]] = {}  # by queue, others like it, which wait for it to leave
         self._lines: dict[str, _Line] = {}
         self.taken: dict[int, Holding] = {}  # the ledger removes what is delivered or deleted
         self.leases: dict[int, _Lease] = {}  # likewise; one counts while its message is in the hands it names
@@ -274,27 +274,36 @@ class Consumers:
         if self.returned.entries and self.returned.is_suspect(number):
             if self._suspect:
                 self.taken[number] = (queue, monotonic(), AWAY)
-                self._suspects.append(number)
+                self._suspects.setdefault(queue, deque()).append(number)
                 return False
             self._suspect = number
         hand.put(number)
         return True
 
     def leave_hand(self, numbers: Iterable[int], *, are_gone: bool = False) -> None:
-        """Note that messages are in hand no more, since they are gone or not; a suspect lets the next one go."""
+        """Note that messages are in hand no more, since they are gone or not; a suspect lets the next of each queue go."""
         if (hand := self.hand) is None:
             return
         for number in numbers:
             hand.remove(number, is_gone=are_gone)
             if number == self._suspect:
                 self._suspect = 0
-        while not self._suspect and self._suspects:
-            following = self._suspects.popleft()
-            holding = self.taken.get(following)
-            if holding is not None and holding[2] == AWAY and following not in self.dead:
-                self._put_back(following, holding)
-                self.serve((holding[0],))
-                break
+        if not self._suspect:
+            for queue in [*self._suspects]:
+                self._let_follow(queue)
+
+    def _let_follow(self, queue: str) -> None:
+        """Let the first of a queue's suspects go that has waited: who takes from the queue is handed it, or nobody."""
+        waiting = self._suspects.get(queue)
+        while waiting:
+            number = waiting.popleft()
+            if not waiting:
+                self._suspects.pop(queue, None)
+            holding = self.taken.get(number)
+            if holding is not None and holding[2] == AWAY and number not in self.dead:
+                self._put_back(number, holding)
+                self.serve((queue,))
+                return
 
     def _new_line(self, queue: str) -> _Line:
         encode_name(queue, "queue name")
@@ -330,7 +339,7 @@ class Consumers:
         """Take a message back that its caller had: an attempt was in vain. False when it was not handed out.
 
         It is known from then on what the entry says, which counts no attempt yet. It stays away up to a moment, or
-        for good where it came back too often.
+        for good where it came back too often. What has no time left expires at once.
         """
         holding = self.taken.get(number)
         if holding is None or holding[2] == AWAY:
@@ -342,7 +351,7 @@ class Consumers:
         dead = self.dead_letters.of(queue)
         if dead is not None and dead.takes(attempts):
             self.dead[number] = self.put_away(number, queue)
-        elif until is not None:
+        elif until is not None and not self._index.is_late(number):
             self.put_away(number, queue, until)
         else:
             self._put_back(number, holding)

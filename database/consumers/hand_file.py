@@ -80,12 +80,16 @@ class HandFile:
         return file
 
     def close(self) -> None:
-        """Let go of the file, and of what it says."""
+        """Let go of the file, and of what it says: it does not come back with a power cut."""
         self._is_failed = True
         file, self._file = self._file, None
         if file is not None:
             file.close()
             forget(self._disk, self._path.parent)
+            try:
+                self._disk.sync_directory(self._path.parent)
+            except OSError as failure:
+                _log.warning("%s may come back after a power cut: %s", self._path, failure)
 
 
 def in_hand(disk: Disk, directory: Path, owner: int) -> list[int]:

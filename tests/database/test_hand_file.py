@@ -129,6 +129,33 @@ def test_at_most_one_suspect_is_in_hand_beside_any_number_of_others() -> None:
         assert last is not None and {again[0].number, last.number} == {two, three}
 
 
+def test_a_suspect_that_was_passed_over_in_one_queue_does_not_wait_for_those_of_another() -> None:
+    disk = SimulatedDisk()
+    db = counting(disk)
+    first, second = db.add_many("q", [b"x"] * 2)
+    other = db.add("other", b"x")
+    assert len(db.take_many("q", 2) + db.take_many("other", 1)) == 3
+    with counting(died(db, disk)) as db:
+        message = db.take("q")
+        assert message is not None and message.number == first
+        assert db.take("other") is None and db.take("q") is None, "one suspect at a time is in hand"
+        assert db.deliver(message)
+        message = db.take("q")
+        assert message is not None and message.number == second, "though nobody takes from the other queue"
+        assert db.take("other") is None and db.deliver(message)
+        message = db.take("other")
+        assert message is not None and message.number == other
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_close_counts_nothing_though_the_power_goes_behind_it(seed: int) -> None:
+    disk = SimulatedDisk()
+    with counting(disk) as db:
+        db.add("q", b"x")
+        assert db.take("q") is not None
+    assert set(attempts(disk.crash(seed)).values()) == {0}
+
+
 @pytest.mark.parametrize("how", ["close", "power cut", "without max_attempts"])
 def test_what_is_no_death_of_a_process_counts_nothing(how: str) -> None:
     disk = SimulatedDisk()

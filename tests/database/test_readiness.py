@@ -279,6 +279,22 @@ def test_a_clock_set_back_over_a_start_delays_by_no_more_than_that(way: str, tmp
         assert _take(db) == later
 
 
+@pytest.mark.parametrize("way", OVER)
+def test_what_expired_before_the_newest_commit_stays_so_when_the_clock_is_set_back_over_a_start(
+    way: str, tmp_path: Path, clocks: Clocks
+) -> None:
+    with clocks.open(tmp_path) as db:
+        db.add("q", b"over", **OVER[way](clocks, 10))
+        later = db.add("q", b"later", **OVER[way](clocks, 30))
+        clocks.go_on(20)
+        assert _take(db) == later
+        db.add("other", b"the newest commit")
+    clocks.wall -= 3600 * SECOND
+    with clocks.open(tmp_path) as db:
+        assert list(db.numbers("q")) == [later]
+        assert (_take(db), _take(db)) == (later, None)
+
+
 def test_a_clock_set_forward_over_a_start_brings_messages_early(tmp_path: Path, clocks: Clocks) -> None:
     with clocks.open(tmp_path) as db:
         number, over = db.add("q", b"", delay=1000), db.add("q", b"", expires=1000)
@@ -351,6 +367,19 @@ def test_a_message_that_stays_away_expires_there_and_its_group_goes_on(db: Messa
     assert _take(db) == second and db.undelivered_count() == 1
     clocks.go_on(200)
     assert _take(db) is None
+
+
+def test_what_expired_in_hand_and_is_put_off_expires_at_once_and_its_group_goes_on(
+    db: MessageDatabase, clocks: Clocks
+) -> None:
+    first = db.add("q", b"1", group="g", expires=10)
+    second = db.add("q", b"2", group="g")
+    assert _take(db) == first
+    clocks.go_on(20)
+    assert _take(db) is None
+    assert db.release(first, delay=3600)
+    assert _take(db) == second
+    assert list(db.numbers("q")) == [second]
 
 
 def test_a_repeat_is_answered_whatever_its_terms(db: MessageDatabase, clocks: Clocks) -> None:

@@ -10,6 +10,7 @@ from tests.simulation.faults import holding as holding
 from tests.simulation.faults import limits as limits
 from tests.simulation.faults import owning as owning
 from tests.simulation.faults import policy as policy
+from tests.simulation.faults import queues as queues
 from tests.simulation.faults import reading as reading
 from tests.simulation.faults import restore as restore
 from tests.simulation.faults import threads as threads

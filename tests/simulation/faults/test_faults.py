@@ -34,6 +34,11 @@ SOON = (
     "a-failed-sync-of-prepared-zeros-is-swallowed",
     "a-restart-forgets-what-is-held",
     "a-producers-repeat-is-added-after-a-restart",
+    "what-was-in-hand-at-a-death-is-not-counted",
+    "attempts-are-lost-at-a-restart",
+    "a-dead-letter-is-added-and-not-deleted-in-one-commit",
+    "two-of-a-group-are-handed-out-at-once",
+    "the-delay-of-a-release-is-forgotten-over-a-restart",
 )
 
 # Of these, those that take some seconds: for the whole.

@@ -1,0 +1,707 @@
+"""One run of the world "queues": the steps of a script, one after another, each held against the model."""
+
+import contextlib
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import xxhash
+
+from oms_journal.database.options import Options
+from oms_journal.journal import names
+from oms_journal.journal.errors import CommitFailed, JournalError, LeaseEnded
+from oms_journal.journal.reading.message import EPOCH, Message
+from tests.simulation.coverage import fault_name
+from tests.simulation.queues.model import (
+    QUEUE_OF_DEAD,
+    Change,
+    Clocks,
+    Hand,
+    Item,
+    Model,
+    Terms,
+    Told,
+    after_death,
+)
+from tests.simulation.queues.script import QUEUES
+from tests.simulation.queues.steps import (
+    Add,
+    CleanUp,
+    Death,
+    DeleteExpired,
+    Deliver,
+    Exchange,
+    Extend,
+    Fail,
+    Jump,
+    Look,
+    Pass,
+    PowerCut,
+    Release,
+    Reopen,
+    Requeue,
+    Take,
+    TakeFor,
+)
+from tests.simulation.world import PromiseBroken, Script, Seen, Step
+from tests.support.crashes.crash_model import SPOOL, Unattended
+from tests.support.disks.faulty_disk import Killed, SimulatedDisk
+
+HANDED = "take hands out the first message that is due, has its group's turn, and is in nobody's hands"
+LISTED = "what is undelivered is what was acknowledged, and has not expired"
+COUNTED = "a message says how often it came back, and no more"
+LEASED = "a receipt counts as long as its lease, and not longer"
+STANDS = "a start finds each acknowledged message once, in one queue, under its number"
+ATOMIC = "what is moved is in exactly one of both queues"
+KNOWN = "a start knows what was written of messages that came back, and what was in hand at a death"
+NOTED = "what is in hand stands in omsmsg.hand"
+MANNERLY = "after a clean end nothing is counted, and all that came back is known"
+TIMED = "a start takes the wall clock for no earlier than the newest commit"
+
+ANY = tuple(f"q{place}" for place in range(QUEUES))
+SECOND = 1_000_000
+
+
+class _Raised(Exception):
+    """What leaves a block that takes a message."""
+
+
+@dataclass(slots=True)
+class Run:
+    """The world of one script."""
+
+    seen: Seen
+    disk: SimulatedDisk = field(default_factory=SimulatedDisk)
+    clocks: Clocks = field(default_factory=Clocks)
+    model: Model = field(init=False)
+    opening: Reopen = field(default_factory=Reopen)
+    database: Unattended | None = None
+    pending: list[Change] = field(default_factory=list)
+    armed: PowerCut | Death | None = None
+    operation: str = "idle"
+    bits: Iterator[int] = field(default_factory=lambda: count(1))
+    end: str = "new"  # how the last process ended: "new", "clean", "killed", "power cut", "failed"
+    owner: int = 0  # of the last opening that was made
+    starts_ended: int = 0  # since then, before they were through
+    broken: PromiseBroken | None = (
+        None  # while a commit was on its way, whose writer has made an error of its own of it
+    )
+    is_note_lost: bool = False  # what is in hand could not be noted for this opening
+    wall_max: int = 0
+    wall_written: int = 0  # when the newest commit that was acknowledged was begun, or before
+    wall_begun: int = 0  # of the step that is done
+
+    def __post_init__(self) -> None:
+        self.model = Model(self.clocks)
+        self.disk.tell_time(lambda: self.clocks.wall / 1e6, lambda _: None)
+
+    def play(self, script: Script) -> None:
+        for step in script:
+            self.seen.steps += 1
+            self._take(step)
+        self.armed = None
+        self.disk.before_change = self.disk.kill_at = None
+        self.disk.faults.clear()
+        for last in (PowerCut(0, len(script)), Look(), Pass(100.0), Look()):
+            self._take(last)
+        self.seen.changes += self.disk.steps
+
+    def _take(self, step: Step) -> None:
+        self.operation = type(step).__name__.lower()
+        self.wall_begun = self.clocks.wall
+        self.wall_max = max(self.wall_max, self.clocks.wall)
+        try:
+            self._do(step)
+        except Killed as where:
+            self._crash(str(where))
+        except (JournalError, OSError):
+            has_failed = self.database is not None and self.database.group.failure is not None
+            if not self.disk.failed and not has_failed:
+                raise
+            try:
+                self._fail()
+            except Killed as where:
+                self._crash(str(where))
+        self.is_note_lost |= bool(self.disk.failed)  # all other calls tell their callers
+        self.disk.failed.clear()
+
+    def _do(self, step: Step) -> None:
+        match step:
+            case PowerCut() | Death():
+                self.armed = step
+                self.disk.kill_at = self.disk.steps + step.after
+                if not step.after:
+                    raise Killed("now")
+            case Fail():
+                self.disk.fail(step.verb, step.nth, step.code)
+            case Jump(seconds):
+                self.clocks.wall += round(seconds * SECOND)
+                if self.database is not None:
+                    self._catch_up(self.database)
+            case Reopen():
+                self._close()
+                self.opening = step
+            case _:
+                self._work(self._opened(), step)
+
+    # Openings, and their ends.
+
+    def _options(self) -> Options:
+        opening = self.opening
+        most = opening.attempts_max
+        return Options(
+            max_data_file_size=opening.size,
+            cleanup_interval=0,
+            clock=lambda: self.clocks.wall,
+            steady=lambda: self.clocks.steady,
+            max_attempts=most or None,
+            dead_letter=QUEUE_OF_DEAD if most else None,
+            chance=lambda bits: next(self.bits) % (1 << bits),
+            sleep=lambda _: None,
+        )
+
+    def _opened(self) -> Unattended:
+        if self.database is None:
+            during, self.operation = self.operation, "recovery"
+            noted = self._noted()
+            self.starts_ended += 1
+            database = self._open(self.disk)
+            self.starts_ended -= 1
+            self._check_start(self.model, database, noted)
+            for row in {file.row for file in database.recovery.files}:
+                self.seen.met[self.end, during, row] += 1
+            self.pending, self.starts_ended, self.is_note_lost = [], 0, False
+            self.database, self.owner, self.operation = database, database._ownership.number, during
+            self.wall_written = min(self.wall_written, self.clocks.wall)  # as with any clean-up
+        return self.database
+
+    def _open(self, disk: SimulatedDisk) -> Unattended:
+        database = Unattended.open(SPOOL, disk=disk, options=self._options())
+        assert isinstance(database, Unattended)
+        return database
+
+    def _close(self) -> None:
+        database = self.database
+        if database is None:
+            return
+        self.pending = [Change(tells=True)]
+        self.database = None
+        self.owner = database._ownership.number
+        self.end = "killed"  # where it is, meanwhile
+        database.close()
+        self._acknowledge(())
+        self.end = "clean"
+
+    def _fail(self) -> None:
+        """Let the process close what has failed; another one opens it."""
+        faults = [fault_name(fault) for fault in self.disk.failed]
+        self.disk.failed.clear()
+        self.disk.faults.clear()
+        database, self.database = self.database, None
+        if database is not None:
+            self.pending.append(Change(tells=True))
+            self.end = "killed"
+            with contextlib.suppress(JournalError):
+                database.close()
+        self.end = "failed"
+        self.disk.before_change = None
+        for fault in faults:
+            self.seen.met[fault, self.operation, "running"] += 1
+        self.disk, self.armed = self._restarted(), None
+
+    def _restarted(self) -> SimulatedDisk:
+        self.seen.changes += self.disk.steps
+        return self.disk.restart()
+
+    def _crash(self, where: str) -> None:
+        """Go on with what the end of the machine, or of the process, leaves."""
+        step, self.armed = self.armed, None
+        assert step is not None
+        before, was_open = self.disk, self.database is not None
+        if self.database is not None:
+            self.database._handing.abandon()  # what is left of a loop gives nothing back any more
+        self.database = None
+        self.seen.changes += before.steps
+        is_idle = where == "now"
+        if was_open and is_idle and isinstance(step, Death):
+            self._check_noted(before)
+        if was_open or self.end != "clean":
+            self.end = "power cut" if isinstance(step, PowerCut) else "killed"
+        if isinstance(step, PowerCut):
+            for other in range(step.others):
+                self._look_at(before.crash(step.seed + 1 + other))
+            self.disk = before.crash(step.seed)
+        else:
+            self.disk = before.restart()
+        self.disk.before_change = None
+        self.seen.met["power cut" if isinstance(step, PowerCut) else "killed", self.operation, "running"] += 1
+        self.seen.crashes.add(self.disk.digest(without=names.LOCK))
+
+    def _look_at(self, disk: SimulatedDisk) -> None:
+        """Look at another thing that the power cut may have left."""
+        digest = disk.digest(without=names.LOCK)
+        if digest in self.seen.crashes:
+            return
+        self.seen.crashes.add(digest)
+        noted = _noted(disk)
+        self._check_start(deepcopy(self.model), self._open(disk), noted)
+
+    # What a start finds.
+
+    def _noted(self) -> tuple[int, list[int]]:
+        return _noted(self.disk)
+
+    def _check_noted(self, disk: SimulatedDisk) -> None:
+        """Check what an opening that dies, between two calls, has left word of."""
+        if not self.model.attempts_max or self.is_note_lost:
+            return
+        self.seen.checked[NOTED] += 1
+        owner, found = _noted(disk)
+        held = [item.number for item in self.model.in_hand()]
+        if found != held and not (not held and owner != self.owner):
+            raise PromiseBroken(f"{NOTED}\nin hand are {held}, the file of owner {owner} has {found}")
+
+    def _check_start(self, model: Model, database: Unattended, noted: tuple[int, list[int]]) -> None:
+        """Hold what a start has found against the model, and go on with it."""
+        found, newest = _all_of(database), database._ledger.index.newest_time
+        self.seen.checked[TIMED] += 1
+        if not self.wall_written <= newest <= max(self.wall_max, self.clocks.wall) and newest:
+            raise PromiseBroken(f"{TIMED}\n{newest} is not from {self.wall_written} to {self.wall_max}")
+        before = {item.name: (item.written, item.told) for item in model.items.values()}
+        self._settle(model, found)
+        self.seen.checked[STANDS] += 1
+        expected = {item.name: (item.number, item.queue) for item in model.items.values()}
+        if expected != {name: place[:2] for name, place in found.items()}:
+            raise PromiseBroken(f"{STANDS}\nfound {found}\nnot   {expected}\non its way {self.pending}")
+        told = self._check_told(model, database, before, noted)
+        model.attempts_max = self.opening.attempts_max
+        model.begin(told, newest)
+        model.catch_up()
+        self._check_listed(model, database)
+
+    def _settle(self, model: Model, found: "dict[int, tuple[int, str, int]]") -> None:
+        """Take in of what was on its way what has happened, each commit as a whole."""
+        for item in list(model.items.values()):
+            if item.may_be_deleted and item.name not in found:
+                del model.items[item.name]
+        highest = model.highest
+        for each in self.pending:
+            change = replace(each, tells=False)
+            signs = [item.name in found for item in change.added]
+            signs += [name not in found for name in change.removed]
+            signs += [name in found and found[name][1] == queue for name, queue in change.moved.items()]
+            self.seen.checked[ATOMIC] += bool(change.moved)
+            if any(signs) and not all(signs):
+                raise PromiseBroken(f"{ATOMIC if change.moved else STANDS}\n{change} is there by halves: {found}")
+            if any(signs):
+                new = [found[item.name][0] for item in change.added] + [found[name][0] for name in change.moved]
+                if min(new, default=highest + 1) <= highest:
+                    raise PromiseBroken(f"{STANDS}\n{change} has {new}, after {highest}")
+                model.apply(deepcopy(change), new)
+
+    def _check_told(
+        self,
+        model: Model,
+        database: Unattended,
+        before: "dict[int, tuple[Told, Told]]",
+        noted: tuple[int, list[int]],
+    ) -> dict[int, Told]:
+        """Check what a start knows of messages that came back, and return it."""
+        self.seen.checked[KNOWN] += 1
+        entries = database._ledger.index.returned.entries
+        numbers = {item.number: item.name for item in model.items.values()}
+        found = {numbers[one]: Told(*entry) for one, entry in entries.items() if one in numbers}
+        there = {name: told for name, told in before.items() if model.items.get(name) is not None}
+        moved = {name for change in self.pending for name in change.moved}
+        written = {name: told[0] for name, told in there.items() if name not in moved}
+        told_now = {name: told[1] for name, told in there.items() if name not in moved}
+        allowed = [written]
+        if any(change.tells for change in self.pending):
+            allowed.append(told_now)
+        written |= {name: there[name][0] for name in moved if name in there and not self._is_moved(model, name)}
+        told_now |= {name: there[name][1] for name in moved if name in there and not self._is_moved(model, name)}
+        owner, in_hand = noted
+        counts = bool(self.opening.attempts_max) and self.end != "clean" and owner == self.owner
+        names_in_hand = [numbers[number] for number in in_hand if number in numbers]
+        if counts:
+            died = [after_death(each, names_in_hand) for each in allowed]
+            allowed = died if not self.starts_ended else [*allowed, *died]
+        spoken = [_spoken(each) for each in allowed]
+        if any(change.is_partly_told for change in self.pending):
+            names_told = {name for each in (found, *spoken) for name in each}
+            is_known = all(found.get(name) in [each.get(name) for each in spoken] for name in names_told)
+        else:
+            is_known = _spoken(found) in spoken
+        if not is_known:
+            promise = MANNERLY if self.end == "clean" else KNOWN
+            what = f"after it was {self.end}, in hand by the file of {owner} ({self.owner}): {names_in_hand}"
+            raise PromiseBroken(f"{promise}\nfound {found}\nnot   {spoken}\n{what}")
+        return found
+
+    def _is_moved(self, model: Model, name: int) -> bool:
+        return any(model.items[name].queue == change.moved.get(name) for change in self.pending if name in change.moved)
+
+    def _check_listed(self, model: Model, database: Unattended) -> None:
+        self.seen.checked[LISTED] += 1
+        for queue in (*ANY, QUEUE_OF_DEAD):
+            found = {message.number: message.payload for message in database.undelivered(queue)}
+            expected = {item.number: item.payload for item in model.listed(queue)}
+            if found != expected or database.undelivered_count(queue) != len(expected):
+                raise PromiseBroken(f"{LISTED}\n{queue} has {sorted(found)}, not {sorted(expected)}")
+
+    # Commits.
+
+    def _acknowledge(self, numbers: Sequence[int]) -> None:
+        """Enter that what was on its way has happened."""
+        given = iter(numbers)
+        for change in self.pending:
+            self.model.apply(change, [next(given) for _ in (*change.added, *change.moved)])
+            if change.added or change.removed or change.moved:
+                self.wall_written = self.wall_begun
+        self.pending = []
+
+    @contextlib.contextmanager
+    def _committing(self, change: Change) -> Iterator[list[int]]:
+        """Have a commit on its way in the block, which puts the numbers that are new into the list."""
+        self.pending = [change]
+        numbers: list[int] = []
+        yield numbers
+        self._acknowledge(numbers)
+
+    # What callers do.
+
+    def _work(self, database: Unattended, step: Step) -> None:
+        match step:
+            case Add():
+                self._add(database, step)
+            case Take():
+                self._hand_out(database, step)
+            case TakeFor():
+                self._take_for(database, step)
+            case Extend() | Deliver() | Release() | Exchange():
+                if (item := self._held(step.place)) is not None:
+                    self._settle_one(database, item, step)
+            case Requeue(place):
+                self._requeue(database, place)
+            case _:
+                self._tend(database, step)
+
+    def _settle_one(self, database: Unattended, item: Item, step: Extend | Deliver | Release | Exchange) -> None:
+        """Do something with a message that is in hand."""
+        match step:
+            case Extend(_, seconds):
+                self._extend(database, item, seconds)
+            case Deliver():
+                self._deliver(database, item, step)
+            case Release():
+                self._release(database, item, step)
+            case Exchange(_, queue):
+                self._exchange(database, item, f"q{queue}")
+
+    def _tend(self, database: Unattended, step: Step) -> None:
+        """Do what time brings, and look."""
+        match step:
+            case Pass(seconds):
+                self.clocks.advance(seconds)
+                self.wall_max = max(self.wall_max, self.clocks.wall)
+                self._catch_up(database)
+                self._look_in_time(database)
+            case DeleteExpired():
+                self._delete_expired(database)
+            case CleanUp(compact):
+                self.wall_written = min(self.wall_written, self.clocks.wall)  # the newest file may be its own
+                with self._committing(Change(tells=True, is_partly_told=True)):
+                    database.cleanup(compact=compact)  # which writes again what the files that go say
+                    database._returns.write()
+            case Look():
+                self._look(database)
+            case _:
+                raise TypeError(f"no step of this world: {step!r}")
+
+    def _add(self, database: Unattended, step: Add) -> None:
+        now, wall = self.clocks.steady, self.clocks.wall
+        delay, at, life, end = (round(s * SECOND) for s in (step.delay, step.at, step.expires, step.expires_at))
+        terms = Terms(
+            due=wall + (delay or at) if delay or at else None,
+            expiry=wall + (life or end) if life or end else None,
+            steady_due=now + delay if delay else None,
+            steady_expiry=now + life if life else None,
+            group=step.group,
+        )
+        queue, size = f"q{step.queue}", bytes(step.size)
+        given: dict[str, Any] = {
+            "delay": step.delay or None,
+            "at": (wall + at) / SECOND if at else None,
+            "expires": step.expires or (EPOCH + timedelta(microseconds=wall + end) if end else None),
+            "group": f"g{step.group}" if step.group else None,
+        }
+        items = [self.model.add(queue, size, terms) for _ in range(step.count)]
+        with self._committing(Change(added=items)) as numbers:
+            if step.count == 1:
+                numbers.append(int(database.add(queue, items[0].payload, **given)))
+            else:
+                numbers += database.add_many(queue, [item.payload for item in items], **given)
+
+    def _hand_out(self, database: Unattended, step: Take) -> None:
+        queue = QUEUE_OF_DEAD if step.queue == QUEUES else f"q{step.queue}"
+        queues = ANY if step.is_of_any else (queue,)
+        lease = step.lease or None
+        if step.count > 1:
+            found = database.take_many(queue, step.count, lease=lease)
+            for one in found:
+                self._check_handed(queue, one, lease)
+            if len(found) < step.count:
+                self._check_handed(queue, None, lease)
+            return
+        if lease is not None or step.is_of_any:
+            self.model.advance()
+        message = database.take(queues if step.is_of_any else queue, lease=lease)
+        for each in queues:
+            mine = message if message is not None and message.queue == each else None
+            self._check_handed(each, mine, lease)
+            if mine is not None:
+                break
+
+    def _check_handed(self, queue: str, message: Message | None, lease: float | None) -> Item | None:
+        """Check what was handed out, and note in whose hands it is."""
+        self.seen.checked[HANDED] += 1
+        if (why := self.model.why_not(queue, None if message is None else message.number)) is not None:
+            raise PromiseBroken(f"{HANDED}\n{why}")
+        if message is None:
+            return None
+        item = self.model.items[int(message.payload[:8])]
+        if (message.payload, message.queue, message.number) != (item.payload, item.queue, item.number):
+            raise PromiseBroken(f"{HANDED}\n{message} is not {item}")
+        self.seen.checked[COUNTED] += 1
+        if message.attempts != item.attempts:
+            raise PromiseBroken(f"{COUNTED}\n{message} came back {message.attempts} times, and not as {item} says")
+        until = None if lease is None else self.clocks.steady + round(lease * SECOND)
+        item.hand = Hand(message, until)
+        return item
+
+    def _take_for(self, database: Unattended, step: TakeFor) -> None:
+        queue, lease = f"q{step.queue}", step.lease or None
+        self.model.advance()
+        if step.is_loop:
+            if not self.model.free(queue) or self.model.why_not(queue, None) is None:
+                return  # it would wait
+            going = iter(database.consume(queue, lease=lease))
+            one = next(going)
+            item = self._check_handed(queue, one, lease)
+            assert item is not None
+            if not step.is_left:
+                with self._committing(Change(removed=[item.name])):
+                    database.deliver(one)
+            going.close()  # type: ignore[attr-defined]
+            if step.is_left:
+                self.model.come_back(item, "")
+            return
+        item = None
+        try:
+            with database.taking(queue, lease=lease) as message:
+                item = self._check_handed(queue, message, lease)
+                if item is not None:
+                    self.pending = [Change(removed=[item.name])]
+                if step.is_left:
+                    self.pending = []
+                    raise _Raised
+        except _Raised:
+            if item is not None:
+                self.model.come_back(item, "")
+        self._acknowledge(())
+
+    def _held(self, place: int) -> Item | None:
+        held = self.model.in_hand()
+        return held[place % len(held)] if held else None
+
+    def _is_over(self, item: Item) -> bool:
+        """Say whether the lease on a message is over, though nobody has looked."""
+        return item.hand is not None and item.hand.until is not None and item.hand.until <= self.clocks.steady
+
+    def _check_refused(self, item: Item, call: Callable[[], object], *, may_be_over: bool = True) -> bool:
+        """Check that a receipt counts as long as its lease does; return whether it did. The call is made."""
+        self.seen.checked[LEASED] += 1
+        try:
+            call()
+        except LeaseEnded:
+            if not (may_be_over and self._is_over(item)):
+                raise PromiseBroken(f"{LEASED}\nit was refused: {item}") from None
+            return False
+        if may_be_over and self._is_over(item):
+            raise PromiseBroken(f"{LEASED}\nit was taken though the lease has ended: {item}")
+        return True
+
+    def _extend(self, database: Unattended, item: Item, seconds: float) -> None:
+        assert item.hand is not None
+        receipt = item.hand.receipt
+        if item.hand.until is None:
+            return
+        if self._check_refused(item, lambda: database.extend(receipt, seconds)):  # type: ignore[arg-type]
+            item.hand = Hand(receipt, self.clocks.steady + round(seconds * SECOND))
+
+    def _deliver(self, database: Unattended, item: Item, step: Deliver) -> None:
+        """Deliver a message. Its lease may end meanwhile: it is nobody else's all the same."""
+        assert item.hand is not None
+        given = item.number if step.is_by_number else item.hand.receipt
+        has_lease = item.hand.until is not None and not step.is_by_number
+        self.pending = [Change(removed=[item.name])]
+        is_over = has_lease and self._is_over(item)
+        if has_lease and not is_over and step.seconds and self.armed is None and not self.disk.faults:
+            self.disk.before_change = lambda what: self._let_pass(database, item, step.seconds)
+        try:
+            is_taken = self._check_refused(item, lambda: database.deliver(given), may_be_over=is_over)  # type: ignore[arg-type]
+        finally:
+            self.disk.before_change = None
+            if self.broken is not None:
+                raise self.broken
+        if is_taken:
+            self._acknowledge(())
+        else:
+            self.pending = []
+
+    def _let_pass(self, database: Unattended, item: Item, seconds: float) -> None:
+        """Let time go by while a commit is on its way, and somebody ask for the next message."""
+        self.disk.before_change = None
+        self.clocks.advance(seconds)
+        self.wall_max = max(self.wall_max, self.clocks.wall)
+        self._catch_up(database)
+        hand, item.hand = item.hand, Hand(item.hand.receipt, None)  # type: ignore[union-attr]
+        self.model.advance()
+        try:
+            self._check_handed(item.queue, database.take(item.queue, lease=20.0), 20.0)
+        except PromiseBroken as broken:
+            self.broken = broken
+            raise
+        item.hand = hand
+
+    def _release(self, database: Unattended, item: Item, step: Release) -> None:
+        assert item.hand is not None
+        receipt, has_lease = item.hand.receipt, item.hand.until is not None and not step.is_by_number
+        given = item.number if step.is_by_number else receipt
+        reason = f"for {item.name}"
+        call: Callable[[], object] = lambda: database.release(given, delay=step.delay, reason=reason)  # type: ignore[arg-type]  # noqa: E731
+        if self._check_refused(item, call, may_be_over=has_lease):
+            self.model.come_back(item, reason, round(step.delay * SECOND))
+
+    def _exchange(self, database: Unattended, item: Item, queue: str) -> None:
+        assert item.hand is not None
+        receipt, new = item.hand.receipt, self.model.add(queue, b"", Terms())
+        has_lease = item.hand.until is not None
+        self.pending = [Change(added=[new], removed=[item.name])]
+        numbers: list[int] = []
+
+        def commit() -> None:
+            with database.commit() as block:
+                block.deliver(receipt)  # type: ignore[arg-type]
+                block.add(queue, new.payload)
+            numbers.extend(block.numbers)
+
+        if self._check_refused(item, commit, may_be_over=has_lease):
+            self._acknowledge(numbers)
+        else:
+            self.pending = []
+
+    def _requeue(self, database: Unattended, place: int) -> None:
+        dead = self.model.listed(QUEUE_OF_DEAD)
+        if not dead:
+            return
+        item = dead[place % len(dead)]
+        origin = database.read(item.number).properties["dead-letter.queue"]
+        with self._committing(Change(moved={item.name: origin})) as numbers:
+            numbers += database.requeue([item.number])
+
+    # What time brings.
+
+    def _catch_up(self, database: Unattended) -> None:
+        """Have the database look at the clocks, so that it and the model do it at the same moment."""
+        found = database.undelivered_count()
+        self.model.catch_up()
+        expected = sum(not item.is_expired for item in self.model.items.values())
+        if found != expected:
+            raise PromiseBroken(f"{LISTED}\n{found} are undelivered, and not {expected}")
+
+    def _look_in_time(self, database: Unattended) -> None:
+        """Do what a thread does when time brings something."""
+        self.model.advance()
+        dead = [item for item in self.model.items.values() if item.is_dead]
+        self.pending = [Change(moved={item.name: QUEUE_OF_DEAD}) for item in dead]
+        self.pending.append(Change(tells=True))
+        self._look_and_settle(database)
+
+    def _look_and_settle(self, database: Unattended) -> None:
+        """Let the database do it, and enter what became of what was on its way."""
+        database._handing.look()
+        database._returns.write()
+        if self.disk.failed and database.group.failure is not None:
+            raise CommitFailed
+        places = {int(message.payload[:8]): message.number for message in database.undelivered(QUEUE_OF_DEAD)}
+        moved = [name for change in self.pending for name in change.moved]
+        if gone := [name for name in moved if name not in places]:
+            raise PromiseBroken(f"{ATOMIC}\n{gone} were not moved to the dead letters")
+        told = [name for name, item in self.model.items.items() if name not in moved and not item.is_told]
+        if database._ledger.index.returned.changed:
+            raise PromiseBroken(f"{KNOWN}\n{told} were not written")
+        by_number = sorted(moved, key=places.__getitem__)
+        self.pending = [Change(moved={name: QUEUE_OF_DEAD}) for name in by_number] + self.pending[len(moved) :]
+        self._acknowledge([places[name] for name in by_number])
+
+    def _delete_expired(self, database: Unattended) -> None:
+        over = [item for item in self.model.items.values() if item.is_expired]
+        for item in over:
+            item.may_be_deleted = True
+        if database._has_expired():
+            database._delete_expired()
+        for item in over:
+            del self.model.items[item.name]
+
+    def _look(self, database: Unattended) -> None:
+        self._check_listed(self.model, database)
+        self.model.advance()
+        for queue in (*ANY, QUEUE_OF_DEAD):
+            ready, free = database.ready_count(queue), self.model.free(queue)
+            suspects = sum(item.told.is_suspect for item in free)
+            if not len(free) - suspects <= ready <= len(free):
+                raise PromiseBroken(f"{HANDED}\n{ready} of {queue} are ready, and not {free}")
+        found = [taken.number for taken in database.taken()]
+        held = [item.number for item in self.model.in_hand()]
+        if found != held:
+            raise PromiseBroken(f"{LEASED}\ntaken are {found}, and not {held}")
+
+
+def _spoken(told: dict[int, Told]) -> dict[int, Told]:
+    return {name: one for name, one in sorted(told.items()) if one != Told()}
+
+
+def _all_of(database: Unattended) -> dict[int, tuple[int, str, int]]:
+    """Return number, queue and length of every message that is there, expired or not, by name; each is there once."""
+    table = database._ledger.index.table
+    found: dict[int, tuple[int, str, int]] = {}
+    for numbers, _, _ in table.batches(None, 0, (1 << 64) - 1):
+        for number in numbers.tolist():
+            message = database.read(number)
+            name = int(message.payload[:8])
+            if name in found:
+                raise PromiseBroken(f"{ATOMIC}\n{name} is there twice: {found[name]} and {message}")
+            found[name] = (number, message.queue, len(message.payload))
+    return found
+
+
+def _noted(disk: SimulatedDisk) -> tuple[int, list[int]]:
+    """Return whose `omsmsg.hand` there is, and which numbers stand in it: the file is read here by itself."""
+    if SPOOL not in disk.directories():
+        return 0, []
+    data = disk.contents(SPOOL).get(names.HAND, b"")
+    if data[:8] != b"OMSHAND\1" or len(data) < 16:
+        return 0, []
+    (owner,) = struct.unpack_from("<Q", data, 8)
+    found = []
+    for place in range((len(data) - 16) // 16):
+        number, proof = struct.unpack_from("<QQ", data, 16 + 16 * place)
+        expected = xxhash.xxh3_64_intdigest(struct.pack("<QQ", number, place), owner)
+        if number and proof == expected:
+            found.append(number)
+    return owner, sorted(found)
