@@ -281,7 +281,7 @@ class Consumers:
         return True
 
     def leave_hand(self, numbers: Iterable[int], *, are_gone: bool = False) -> None:
-        """Note that messages are in hand no more, since they are gone or not; a suspect lets the next of each queue go."""
+        """Note that messages are in hand no more, gone or not; a suspect lets the next one of each queue go."""
         if (hand := self.hand) is None:
             return
         for number in numbers:
