@@ -246,7 +246,10 @@ class Walk:
             if group or sent.wall_due != NEVER_DUE or sent.wall_expiry != NEVER_OVER:
                 rows.append((number, place, sent.wall_due, sent.wall_expiry, group))
             sent.due, sent.is_due = ("wall", sent.wall_due), sent.wall_due <= now
-            sent.expiry = None if sent.wall_expiry == NEVER_OVER else ("wall", sent.wall_expiry)
+            ends = (
+                0 if sent.wall_expiry <= now else sent.wall_expiry
+            )  # what is over stays over, whatever the clock shows
+            sent.expiry = None if sent.wall_expiry == NEVER_OVER else ("wall", ends)
             sent.has_expired = sent.is_late = False
         if rows:
             numbers, places, due, expiry, groups = zip(*rows, strict=True)

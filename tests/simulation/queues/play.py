@@ -411,7 +411,7 @@ class Run:
                 self._catch_up(database)
                 self._look_in_time(database)
             case DeleteExpired():
-                self._delete_expired(database)
+                self._end_expired(database)
             case CleanUp(compact):
                 self.wall_written = min(self.wall_written, self.clocks.wall)  # the newest file may be its own
                 with self._committing(Change(tells=True, is_partly_told=True)):
@@ -649,12 +649,12 @@ class Run:
         self.pending = [Change(moved={name: QUEUE_OF_DEAD}) for name in by_number] + self.pending[len(moved) :]
         self._acknowledge([places[name] for name in by_number])
 
-    def _delete_expired(self, database: Unattended) -> None:
+    def _end_expired(self, database: Unattended) -> None:
         over = [item for item in self.model.items.values() if item.is_expired]
         for item in over:
             item.may_be_deleted = True
         if database._has_expired():
-            database._delete_expired()
+            database._end_expired()
         for item in over:
             del self.model.items[item.name]
 
