@@ -267,6 +267,7 @@ class Run:
 
     def _check_start(self, model: Model, database: Unattended, noted: tuple[int, list[int]]) -> None:
         """Hold what a start has found against the model, and go on with it."""
+        self.seen.checked[ATOMIC] += 1
         found, newest = _all_of(database), database._ledger.index.newest_time
         self.seen.checked[TIMED] += 1
         if not self.wall_written <= newest <= max(self.wall_max, self.clocks.wall) and newest:
@@ -294,7 +295,6 @@ class Run:
             signs = [item.name in found for item in change.added]
             signs += [name not in found for name in change.removed]
             signs += [name in found and found[name][1] == queue for name, queue in change.moved.items()]
-            self.seen.checked[ATOMIC] += bool(change.moved)
             if any(signs) and not all(signs):
                 raise PromiseBroken(f"{ATOMIC if change.moved else STANDS}\n{change} is there by halves: {found}")
             if any(signs):
@@ -311,7 +311,7 @@ class Run:
         noted: tuple[int, list[int]],
     ) -> dict[int, Told]:
         """Check what a start knows of messages that came back, and return it."""
-        self.seen.checked[KNOWN] += 1
+        self.seen.checked[MANNERLY if self.end == "clean" else KNOWN] += 1
         entries = database._ledger.index.returned.entries
         numbers = {item.number: item.name for item in model.items.values()}
         found = {numbers[one]: Told(*entry) for one, entry in entries.items() if one in numbers}
