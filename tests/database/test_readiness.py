@@ -319,18 +319,17 @@ def test_messages_that_are_loaded_wait_as_they_did(tmp_path: Path, clocks: Clock
 
 
 def test_who_waits_gets_a_message_when_it_is_due(tmp_path: Path) -> None:
-    with MessageDatabase.open(tmp_path) as db:
+    with MessageDatabase.open(tmp_path) as db, ThreadPoolExecutor(3) as pool:
+        waits = [pool.submit(db.take, "q", wait=60) for _ in range(3)]
+        while sum(map(len, db.state().ledger.consumers.waiting.values())) < 3:
+            sleep(0.001)
         early = db.add("q", b"", delay=0.2)
-        with ThreadPoolExecutor(3) as pool:
-            waits = [pool.submit(db.take, "q", wait=60) for _ in range(3)]
-            while sum(map(len, db.state().ledger.consumers.waiting.values())) < 3:
-                sleep(0.001)
-            later = db.add("q", b"", at=datetime.now(UTC) + timedelta(seconds=0.1))
-            first, second = db.add("q", b"", group="a"), db.add("q", b"", group="a")
-            done = [waits.pop(0).result(), *[wait.result() for wait in waits]]
-            assert {one.number for one in done if one} == {early, later, first}
-            assert db.deliver(first)
-            assert _take(db) == second
+        later = db.add("q", b"", at=datetime.now(UTC) + timedelta(seconds=0.1))
+        first, second = db.add("q", b"", group="a"), db.add("q", b"", group="a")
+        done = [waits.pop(0).result(), *[wait.result() for wait in waits]]
+        assert {one.number for one in done if one} == {early, later, first}
+        assert db.deliver(first)
+        assert _take(db) == second
 
 
 def test_a_task_that_waits_gets_a_message_when_it_is_due(tmp_path: Path) -> None:
