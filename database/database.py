@@ -746,10 +746,11 @@ class MessageDatabase:
 
         Raises InvalidName, TypeError, ValueError, DatabaseClosed and DiskError.
         """
-        seconds = waiting_seconds(wait) if wait != 0 else 0.0
+        if wait != 0:
+            wait = waiting_seconds(wait)
         if lease is not None or type(queue) is not str:
             asked = queue_names(queue)
-            return self._handing.take(asked, seconds, None if lease is None else lease_microseconds(lease))
+            return self._handing.take(asked, wait, None if lease is None else lease_microseconds(lease))
         place = None
         try:
             while True:
@@ -757,10 +758,12 @@ class MessageDatabase:
                 with ledger.lock:
                     place = self._consumers.take(queue)
                 if place is None:
-                    return self._handing.take_waiting((queue,), seconds, None) if seconds else None
+                    return self._handing.take_waiting((queue,), wait, None) if wait else None
                 found = read_one(self._files, place.number, self._find, place)
+                if type(found) is Message and not ledger.index.returned.entries:
+                    return found
                 if isinstance(found, Message):
-                    return self._handing.with_attempts(found) if ledger.index.returned.entries else found
+                    return self._handing.with_attempts(found)
                 if found is not None:
                     _log.error("%s", found)
         except BaseException:

@@ -1,7 +1,7 @@
 """What callers hand in, checked and as bytes. Refused at the door, asserted inside."""
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from oms_journal.database.arguments import Payload, every, plain_bytes, plain_properties, plain_text, shown
@@ -30,8 +30,48 @@ class NewMessage(NamedTuple):
         return self.template.name
 
 
+def queue_bytes(queue: object) -> bytes:
+    """Return the name of a queue as bytes; TypeError, InvalidName."""
+    return encode_name(plain_text(queue, "queue"), "queue name")
+
+
+def producer_bytes(producer_id: object) -> bytes:
+    """Return a producer identifier as bytes, b"" for None; TypeError, InvalidName."""
+    return b"" if producer_id is None else encode_name(plain_text(producer_id, "producer_id"), "producer identifier")
+
+
+def properties_bytes(properties: object, what: str) -> bytes:
+    """Return properties as bytes; `what` they are called in an error. TypeError, InvalidName, LimitExceeded."""
+    plain = plain_properties(properties, what)
+    return encode_properties(plain) if plain else b""
+
+
+def plain_payloads(payloads: object) -> list[bytes]:
+    """Return all payloads that an iterable gives, in a list of its own; TypeError, ValueError, LimitExceeded."""
+    found = every(payloads, "payloads", "payloads")
+    if [*map(type, found)].count(bytes) == len(found):
+        return found  # type: ignore[return-value]
+    return [plain_bytes(payload, f"payloads[{place}]") for place, payload in enumerate(found)]
+
+
+def properties_of_each(properties: object, count: int) -> list[object]:
+    """Return the properties of each of so many messages, in a list of its own; TypeError, ValueError."""
+    if properties is None:
+        return [None] * count
+    if isinstance(properties, Mapping):
+        raise TypeError(f"properties of several messages are an iterable of one mapping each, not {shown(properties)}")
+    found = every(properties, "properties", "mappings, one a message")
+    if len(found) != count:
+        raise ValueError(f"payloads has {count} items and properties has {len(found)}; give one for each message")
+    return found
+
+
 class Encoder:
     """Checks names, payloads and values against the limits. Safe from any thread."""
+
+    producer = staticmethod(producer_bytes)  # a client of the door calls these without an encoder
+    properties = staticmethod(properties_bytes)
+    payloads = staticmethod(plain_payloads)
 
     def __init__(self, ledger: Ledger, message_bytes_max: int) -> None:
         self._ledger = ledger
@@ -71,10 +111,6 @@ class Encoder:
         """LimitExceeded above MAX_MESSAGE_SIZE."""
         check_size(len(payload) + len(properties), self.message_bytes_max, "message with its properties")
 
-    def properties(self, properties: object, what: str) -> bytes:
-        """Return properties as bytes; `what` they are called in an error. TypeError, InvalidName, LimitExceeded."""
-        return properties_bytes(properties, what)
-
     def message(
         self, queue: str, payload: Payload, properties: Mapping[str, str] | None, producer_id: str | None
     ) -> NewMessage:
@@ -88,13 +124,6 @@ class Encoder:
         """Return a message of a plain payload; `what` the properties are called in an error."""
         encoded = self.properties(properties, what)
         return NewMessage(template, self.payload(payload, encoded), encoded, producer)
-
-    def payloads(self, payloads: Iterable[Payload]) -> list[bytes]:
-        """Return all payloads that an iterable gives, in a list of its own; TypeError, ValueError, LimitExceeded."""
-        return plain_payloads(payloads)
-
-    def producer(self, producer_id: str | None) -> bytes:
-        return producer_bytes(producer_id)
 
     def draft_many(self, queue: QueueTemplate, payloads: Sequence[bytes]) -> Draft:
         """Return the draft of messages of one queue without properties or identifier, at least one."""
@@ -127,39 +156,3 @@ class Encoder:
         value = plain_bytes(value, "value")
         check_size(len(value), VALUE_BYTES_MAX, "value")
         return value
-
-
-def queue_bytes(queue: object) -> bytes:
-    """Return the name of a queue as bytes; TypeError, InvalidName."""
-    return encode_name(plain_text(queue, "queue"), "queue name")
-
-
-def producer_bytes(producer_id: object) -> bytes:
-    """Return a producer identifier as bytes, b"" for None; TypeError, InvalidName."""
-    return b"" if producer_id is None else encode_name(plain_text(producer_id, "producer_id"), "producer identifier")
-
-
-def properties_bytes(properties: object, what: str) -> bytes:
-    """Return properties as bytes; `what` they are called in an error. TypeError, InvalidName, LimitExceeded."""
-    plain = plain_properties(properties, what)
-    return encode_properties(plain) if plain else b""
-
-
-def plain_payloads(payloads: object) -> list[bytes]:
-    """Return all payloads that an iterable gives, in a list of its own; TypeError, ValueError, LimitExceeded."""
-    found = every(payloads, "payloads", "payloads")
-    if [*map(type, found)].count(bytes) == len(found):
-        return found  # type: ignore[return-value]
-    return [plain_bytes(payload, f"payloads[{place}]") for place, payload in enumerate(found)]
-
-
-def properties_of_each(properties: object, count: int) -> list[object]:
-    """Return the properties of each of so many messages, in a list of its own; TypeError, ValueError."""
-    if properties is None:
-        return [None] * count
-    if isinstance(properties, Mapping):
-        raise TypeError(f"properties of several messages are an iterable of one mapping each, not {shown(properties)}")
-    found = every(properties, "properties", "mappings, one a message")
-    if len(found) != count:
-        raise ValueError(f"payloads has {count} items and properties has {len(found)}; give one for each message")
-    return found

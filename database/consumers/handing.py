@@ -207,13 +207,14 @@ class Handing:
     def receipts(self, found: list[Message], lease: int | None) -> list[Message]:
         """Return messages that are taken as they are handed over; what is gone meanwhile is left out of leases."""
         if lease is None:
-            return list(map(self.with_attempts, found)) if self._consumers.returned.entries else found
+            are_plain = not self._consumers.returned.entries and {*map(type, found)} <= {Message}
+            return found if are_plain else list(map(self.with_attempts, found))
         taken = [self.receipt(message, lease) for message in found]
         return [message for message in taken if message is not None]
 
     def with_attempts(self, message: Message) -> Message:
         """Return a message that is taken with the attempts that it has, where it has any."""
-        if message.number not in self._consumers.returned.entries:
+        if message.number not in self._consumers.returned.entries and not message.attempts:
             return message
         return self.receipt(message, None) or message
 
@@ -230,6 +231,8 @@ class Handing:
             if lease is not None:
                 consumers.lease(number, holding, until := self.steady() + lease)
             came_back = consumers.returned.entries.get(number)
+            if came_back is None and message.attempts:  # it was added with them, as a dead letter is
+                consumers.returned.entries[number] = Return(message.attempts)
         if lease is not None and self.is_attended:
             self._alarm.set(until)
         attempts = message.attempts if came_back is None else came_back.attempts

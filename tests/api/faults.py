@@ -194,7 +194,7 @@ def a_producer_identifier_is_ignored() -> Iterator[None]:
 
     def ignored(before: Any) -> Any:
         def producer(self: Encoder, producer_id: Any) -> bytes:
-            before(self, producer_id)
+            before(producer_id)
             return b""
 
         return producer

@@ -23,6 +23,7 @@ from oms_journal import (
 )
 from oms_journal.database import maintenance
 from oms_journal.database.consumers import dead_letters
+from oms_journal.database.consumers.consuming import Consuming
 from oms_journal.index.returned import KEY_PREFIX, key_of
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
@@ -348,6 +349,32 @@ def test_on_a_full_disk_a_message_stays_and_comes_again() -> None:
         db.release(message)
         settled(db)
         assert db.queues()["dead"] == 1
+
+
+@pytest.mark.parametrize("how", ["take", "take_many", "lease", "consume"])
+def test_a_dead_letter_that_comes_back_goes_on_counting_from_where_it_was(how: str, place: Place) -> None:
+    with dead(place) as db:
+        db.add("q", b"1")
+        for _ in range(3):
+            db.release(take(db))
+        settled(db)
+    with place.open() as db:
+        for attempts in (3, 4, 5):
+            if how == "consume":
+                consuming = db.consume("dead")
+                message = next(consuming)
+                assert isinstance(consuming, Consuming)
+                consuming.close()
+            else:
+                given = {"lease": 10.0} if how == "lease" else {}
+                message = db.take_many("dead", 2)[0] if how == "take_many" else db.take("dead", **given)  # type: ignore
+                assert message is not None
+                db.release(message.number)
+            assert message.attempts == attempts
+        db._returns.write()
+    with place.open() as db:
+        found = db.take("dead")
+        assert found is not None and found.attempts == 6
 
 
 def test_dead_letters_go_back_to_the_end_of_their_queue_with_no_attempts(place: Place) -> None:
