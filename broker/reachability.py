@@ -20,7 +20,7 @@ _IN_TIME = "it gave no answer in time; is it overloaded, or is another program t
 _NO_HTTP = "what answers there speaks no HTTP; is it the port of STOMP, or another program's?"
 _HUNG_UP = "it ended the connection without an answer; a server with TLS is reached with https://"
 _NO_TLS = "it speaks no TLS; write http:// for a server without TLS-CERTIFICATE"
-_GONE = (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
+_GONE = (ConnectionRefusedError, BrokenPipeError, ConnectionAbortedError)
 
 
 def checked_url(url: str, *, may_have_path: bool = False) -> str:
@@ -80,6 +80,8 @@ def reason_of(failure: BaseException) -> str:
     for each in chain:
         if isinstance(each, socket.gaierror):
             return each.strerror or "there is no such host"
+        if isinstance(each, ConnectionResetError):  # a server with TLS that is faster than our request does that
+            return _HUNG_UP
         if isinstance(each, _GONE) and each.errno is not None:
             return os.strerror(each.errno)
         if isinstance(each, OSError) and each.errno is not None:

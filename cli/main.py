@@ -41,7 +41,7 @@ COMMANDS = {
     "export": ("history.export", "export", "Write sealed data files as Parquet, for DuckDB, Polars, pandas."),
     "estimate": ("store.estimate", "estimate", "Say how much disk and memory a load of units of work takes."),
     "chess": ("demo.chess.command", "chess", "Play chess by mail over a broker: a whole game, with kills."),
-    "queue": ("queue.commands", "queue", "Let several processes add to one database, and put dead letters back."),
+    "queue": ("queue.commands", "queue", "Serve a queue to other processes; requeue dead letters."),
     "serve": ("broker.serve", "serve", "Serve programs over STOMP and HTTP until it is told to stop."),
     "info": ("broker.queries", "query", "Show what a running broker knows."),
     "cmd": ("broker.command", "command", "Give a running broker a command."),

@@ -9,6 +9,7 @@ looks for what it still needs in the newer ones.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -88,19 +89,7 @@ class DatabaseView:
     def read(self, number: Number) -> Message:
         """Return an undelivered message. Raises NoSuchMessage and MessageDamaged."""
         known = message_number(number)
-        return self.with_attempts(read_known(self._files, known, self._find))
-
-    def with_attempts(self, message: Message) -> Message:
-        """Return a message with the attempts that the journal says of it, and until when it stays away.
-
-        For the layers above.
-        """
-        entry = self._ledger.index.returned.entries.get(message.number)
-        if entry is None:
-            return message
-        terms = message.terms if isinstance(message, MessageOnTerms) else NO_TERMS
-        due = entry.due if terms.due is None else max(entry.due, terms.due)
-        return MessageOnTerms.of(message, terms._replace(attempts=entry.attempts or terms.attempts, due=due or None))
+        return with_attempts(self, read_known(self._files, known, self._find))
 
     def get(self, key: str) -> bytes | None:
         """Return the value of a key, or None when there is no such key.
@@ -140,12 +129,14 @@ class DatabaseView:
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all queues, in order."""
-        return map(self.with_attempts, queries.undelivered(self._ledger, self._files, asked_queue(queue), self._find))
+        return map(
+            partial(with_attempts, self), queries.undelivered(self._ledger, self._files, asked_queue(queue), self._find)
+        )
 
     def held(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages that are held back. They may have been delivered already."""
         found = queries.undelivered(self._ledger, self._files, asked_queue(queue), self._find, held=True)
-        return map(self.with_attempts, found)
+        return map(partial(with_attempts, self), found)
 
     def held_numbers(self, queue: str | None = None) -> Iterator[int]:
         """Yield the numbers of the messages that `held` yields, and of held messages that cannot be read any more."""
@@ -246,3 +237,13 @@ def _read(disk: Disk, directory: Path, progress: Progress) -> _Read:
 def _vouched_only(task: Candidate) -> Candidate:
     """Return what is to be examined, but for what nothing vouches for at the end of an unsealed file."""
     return replace(task, vouched_only=True)
+
+
+def with_attempts(view: DatabaseView, message: Message) -> Message:
+    """Return a message with the attempts that the journal says of it, and until when it stays away."""
+    entry = view._ledger.index.returned.entries.get(message.number)
+    if entry is None:
+        return message
+    terms = message.terms if isinstance(message, MessageOnTerms) else NO_TERMS
+    due = entry.due if terms.due is None else max(entry.due, terms.due)
+    return MessageOnTerms.of(message, terms._replace(attempts=entry.attempts or terms.attempts, due=due or None))

@@ -70,6 +70,11 @@ class Returned:
         entry = self.entries.get(number)
         return 0 if entry is None else entry.attempts
 
+    def begin_at(self, number: int, attempts: int) -> int:
+        """Note the attempts that a message was added with, which the journal says already; return them."""
+        self.entries[number] = self.entries.get(number, Return(0))._replace(attempts=attempts)
+        return attempts
+
     def note_death(self, in_hand: Collection[int]) -> None:
         """Take in which messages were in hand when a process died.
 

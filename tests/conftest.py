@@ -9,15 +9,22 @@ import signal
 import sys
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
+from hypothesis.internal.conjecture import providers
 
 from tests import one_name
 from tests.long_files import ByFile, in_order
 from tests.spark_session import spark as spark  # a fixture of all tests
 
 sys.meta_path.insert(0, one_name)
-settings.register_profile("repeatable", deadline=None, derandomize=True)
+# A failure is told at once: the phase that explains it takes minutes with a large machine, which no test has.
+settings.register_profile(
+    "repeatable", deadline=None, derandomize=True, phases=[phase for phase in Phase if phase is not Phase.explain]
+)
 settings.load_profile("repeatable")
+# Nor do the modules that a process of tests happens to have imported decide what is tried: hypothesis takes constants
+# out of them.
+providers._get_local_constants = lambda: providers._local_constants
 
 # A shell starts what runs in its background with SIGINT ignored, and programs started from there inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -294,12 +294,14 @@ def show(
     payload; --raw prints all of it. oms changes nothing, and works on a running database. It exits 1 when there is no
     such message.
     """
+    from oms_journal.database.view import with_attempts
+
     message = looked_up(spool, number)
     if raw:
         sys.stdout.buffer.write(message.payload)
         return
     with view(spool) as looking:
-        is_held, message = looking.is_held(number), looking.with_attempts(message)
+        is_held, message = looking.is_held(number), with_attempts(looking, message)
     if as_json:
         output.print_json(message_document(message, payload=True) | {"held": is_held})
     else:

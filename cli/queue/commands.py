@@ -9,7 +9,7 @@ from oms_journal.cli.queue.serve import serve
 queue = typer.Typer(
     name="queue",
     cls=Group,
-    help="Let several processes add to one database, and put dead letters back.",
+    help="Serve a queue to other processes; requeue dead letters.",
     rich_markup_mode=None,
     add_completion=False,
 )
@@ -19,4 +19,4 @@ queue.command("requeue", cls=Command)(requeue)
 
 @queue.callback()
 def several() -> None:
-    """Let several processes add to one database, and put dead letters back."""
+    """Serve a queue to other processes; requeue dead letters."""

@@ -15,7 +15,7 @@ from oms_journal.journal.errors import NotUndelivered
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import NUMBER, Added, Numbers
 from oms_journal.journal.operations import NAME_BYTES_MAX, VALUE_BYTES_MAX, Operation
-from oms_journal.journal.writing.draft import CommitBuilder, Draft, Run, one_add, one_removal
+from oms_journal.journal.writing.draft import CommitBuilder, Draft, QueueTemplate, Run, one_add, one_removal
 
 RANGES_MAX = 4  # removed by a unit; of more the numbers of a queue are gathered in one record
 UnitValue = tuple[bytes, bytes, Sequence[tuple[int, int]]]  # key, value, where in it which message's number goes
@@ -89,17 +89,25 @@ class Drafting:
         """
         template, producer = self.encode.queue(queue), self.encode.producer(producer_id)
         plain = self.encode.payloads(payloads)
+        messages: list[NewMessage] | None = None
+        if properties is not None:
+            messages = self._encoded(template, plain, properties_of_each(properties, len(plain)))
         terms = said()
-        if properties is None and not producer and terms is None:
-            return self.encode.draft_many(template, plain) if plain else None
-        given = properties_of_each(properties, len(plain))
-        messages = [
-            self.encode.encoded(template, payload, one, f"properties[{place}]")
-            for place, (payload, one) in enumerate(zip(plain, given, strict=True))
-        ]
+        if messages is None:
+            if not producer and terms is None:
+                return self.encode.draft_many(template, plain) if plain else None
+            messages = self._encoded(template, plain, [None] * len(plain))
         if terms is not None:
             messages = [message._replace(terms=terms) for message in messages]
         return self.operations(Operations(messages=messages, producer=producer)) if messages else None
+
+    def _encoded(
+        self, template: QueueTemplate, payloads: Sequence[bytes], properties: Sequence[object]
+    ) -> list[NewMessage]:
+        return [
+            self.encode.encoded(template, payload, one, f"properties[{place}]")
+            for place, (payload, one) in enumerate(zip(payloads, properties, strict=True))
+        ]
 
     def block(self, write: Callable[[Operations], AddedMany], producer_id: str | None) -> CommitBlock:
         """Return a block that gathers operations, to be entered."""

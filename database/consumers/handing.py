@@ -230,12 +230,11 @@ class Handing:
                 return None
             if lease is not None:
                 consumers.lease(number, holding, until := self.steady() + lease)
-            came_back = consumers.returned.entries.get(number)
-            if came_back is None and message.attempts:  # it was added with them, as a dead letter is
-                consumers.returned.entries[number] = Return(message.attempts)
+            attempts = consumers.returned.attempts(number)
+            if attempts < message.attempts:  # it was added with them, as a dead letter is
+                attempts = consumers.returned.begin_at(number, message.attempts)
         if lease is not None and self.is_attended:
             self._alarm.set(until)
-        attempts = message.attempts if came_back is None else came_back.attempts
         return TakenMessage.of(message, holding, attempts, has_lease=lease is not None)
 
     def begin_again(self, in_hand: Sequence[int], hand: HandFile | None) -> None:

@@ -140,15 +140,23 @@ class Player:
     def _meddled(self, hand: Hand | None) -> None:
         """Have what was handed in change while the database is at work."""
         caller = threading.get_ident()
+        has_begun = False  # the call has had its first step, in which it copies what it is given
 
         def meddle() -> None:
-            # Not what the maintenance writes: it does at any time, also before the call has copied anything.
-            if hand is not None and (threading.get_ident() == caller or "commit" in threading.current_thread().name):
+            # Not what the maintenance writes: it does at any time, also before the call has copied anything. Nor what
+            # the thread that commits still does for the call before this one.
+            is_ours = threading.get_ident() == caller
+            if hand is not None and (is_ours or (has_begun and "commit" in threading.current_thread().name)):
                 hand.meddle()
+
+        def begin() -> None:
+            nonlocal has_begun
+            has_begun = True
+            meddle()
 
         self.disk.meddle = self.clock.meddle = meddle
         if isinstance(self.face, TaskFace):
-            self.face.meddle = meddle
+            self.face.meddle = begin
 
     def step(self, step: Step) -> None:
         self.was_reached = False
@@ -242,6 +250,8 @@ class Player:
         wrong: Raised = tuple(kind for one in made.values() for kind in (*one.wrong, *one.may))
         if failure is not None:
             if isinstance(failure, Oops) and Oops in wrong:
+                return
+            if wrong and _is_of_two(failure, made):
                 return
             self._promise(isinstance(failure, (*wrong, *expected.raises)), _said(call, "raised", failure))
             if isinstance(failure, wrong) and not isinstance(failure, expected.raises or ()):
@@ -565,6 +575,15 @@ class Player:
         if option == "directory":
             return MessageDatabase.open(value)
         return MessageDatabase.open(self.directory, **named)
+
+
+def _is_of_two(failure: BaseException, made: dict[str, Given]) -> bool:
+    """Say whether a refusal is of two arguments that do not go together: it may come before that of a wrong one."""
+    text = str(failure)
+    if {"delay", "at"} <= made.keys() and text.startswith("give delay or at, not both"):
+        return isinstance(failure, ValueError)
+    is_due = "expires" in made and ("delay" in made or "at" in made)
+    return isinstance(failure, ValueError) and is_due and text.startswith("the message would expire before it is due")
 
 
 def _as_passed(call: Call, made: dict[str, Given]) -> tuple[list[Any], dict[str, Any]]:

@@ -219,3 +219,16 @@ def test_a_file_is_no_longer_than_it_may_be_though_terms_make_all_its_rows_longe
             assert _fill(db, commits) == 1
             add_on_terms(db, "q", [b""], TermColumns(due=[HIGHEST], expiry=[LOWEST], groups=[b"g"], attempts=[9]))
         assert max(path.stat().st_size for path in directory.glob("*.data")) <= limit
+
+
+def test_all_that_is_handed_in_is_copied_before_a_clock_is_asked(tmp_path: Path) -> None:
+    given: list[dict[str, str] | None] = [{"kind": "order"}, None]
+
+    def clock() -> int:
+        given.clear()
+        return 1_700_000_000_000_000
+
+    with MessageDatabase.open(tmp_path, clock=clock) as db:
+        given[:] = [{"kind": "order"}, None]
+        numbers = db.add_many("q", [b"1", b"2"], properties=given, expires=60.0)
+        assert [db.read(number).properties for number in numbers] == [{"kind": "order"}, {}]

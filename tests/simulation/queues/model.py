@@ -80,7 +80,7 @@ class Item:
 
     @property
     def attempts(self) -> int:
-        return self.told.attempts or self.carried
+        return max(self.told.attempts, self.carried)
 
     @property
     def is_told(self) -> bool:
@@ -208,7 +208,7 @@ class Model:
     def come_back(self, item: Item, reason: str, delay: int = 0) -> None:
         """Take back what was in hand: an attempt was in vain."""
         item.hand = None
-        attempts = item.told.attempts + 1
+        attempts = item.attempts + 1
         item.told = Told(attempts, self.clocks.wall + delay if delay else 0, reason, item.told.is_suspect)
         if self.attempts_max and attempts >= self.attempts_max and item.queue != QUEUE_OF_DEAD:
             item.is_dead = True

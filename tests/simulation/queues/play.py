@@ -261,6 +261,8 @@ class Run:
             return
         self.seen.checked[NOTED] += 1
         owner, found = _noted(disk)
+        there = {item.number for item in self.model.items.values()}
+        found = [number for number in found if number in there]  # what is gone counts nothing, and stays noted
         held = [item.number for item in self.model.in_hand()]
         if found != held and not (not held and owner != self.owner):
             raise PromiseBroken(f"{NOTED}\nin hand are {held}, the file of owner {owner} has {found}")
