@@ -85,16 +85,16 @@ def play(script: Sequence[Step], *, is_async: bool, is_restored: bool = False, i
 @cache
 def _restored() -> tuple[dict[str, bytes], Model]:
     """Return the files of a database whose messages are all held back, since it was restored, and its model."""
-    model = Model()
+    model, clock = Model(), MeddledClock()  # no later than the script's: else nothing that it delays would wait
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as folder:
         home = Path(folder)
-        with MessageDatabase.open(home / "first", max_data_file_size=65_536, cleanup_interval=0) as db:
+        with MessageDatabase.open(home / "first", max_data_file_size=65_536, cleanup_interval=0, clock=clock) as db:
             for queue in ("a", "b", "a", "a"):
                 number = db.add(queue, b"held")
                 model.messages[number] = (number, queue, b"held", {})
             db.put("a", b"kept")
         back_up(home / "first", home / "backup")
-        restore(home / "backup", home / "restored", RestoreOptions(hold=True, data_file_bytes_max=65_536))
+        restore(home / "backup", home / "restored", RestoreOptions(hold=True, data_file_bytes_max=65_536, clock=clock))
         files = {path.name: path.read_bytes() for path in (home / "restored").iterdir() if path.is_file()}
     model.keys["a"], model.held, model.highest = b"kept", set(model.messages), max(model.messages)
     return files, model
