@@ -620,12 +620,16 @@ class AsyncMessageDatabase:
         message back.
         """
         handing = self._handing
-        if wait != 0 or lease is not None or type(queue) is not str:
-            asked, seconds = queue_names(queue), waiting_seconds(wait)
-            return await self._take(asked, seconds, None if lease is None else lease_microseconds(lease))
+        if wait != 0:
+            wait = waiting_seconds(wait)
+        if lease is not None or type(queue) is not str:
+            asked = queue_names(queue)
+            return await self._take(asked, wait, None if lease is None else lease_microseconds(lease))
         while True:
             found = handing.take_now(queue, task_name())
-            if found is None or isinstance(found, Message):
+            if found is None:
+                return await self._take((queue,), wait, None) if wait else None
+            if isinstance(found, Message):
                 return found
             messages = await self._read_taken([found])
             if messages:

@@ -409,29 +409,21 @@ class MessageDatabase:
 
         While the disk is full a move raises DiskFull, and what it was to move stays. Deleting comes first: it has room.
         """
-        while numbers := self._first_expired(EXPIRED_MESSAGES_MAX, None):
+        dead = self._consumers.dead_letters
+        while numbers := self._first_expired(EXPIRED_MESSAGES_MAX, lambda queue: not dead.take_expired(queue)):
             self._remove(Operation.DELETE, numbers)
-        for queue in [name for name, dead in self._consumers.dead_letters.named.items() if dead and dead.takes_expired]:
-            while numbers := self._first_expired(EXPIRED_MAX, queue):
-                if not self._returns.move_expired(queue, numbers):
+        for name in [name for name in dead.named if dead.take_expired(name)]:
+            while numbers := self._first_expired(EXPIRED_MAX, name.__eq__):
+                if not self._returns.move_expired(name, numbers):
                     break  # somebody removes one at the same time: the next look does the rest
 
-    def _first_expired(self, count: int, queue: str | None) -> list[int]:
-        """Return about so many messages of a queue that have expired. None: of all that have no dead letters for them.
-
-        [] for none.
-        """
+    def _first_expired(self, count: int, is_meant: Callable[[str], bool]) -> list[int]:
+        """Return about so many messages that have expired in the queues that are meant; [] for none."""
         with self._ledger.lock:
-            terms, table = self._ledger.index.terms, self._ledger.index.table
+            terms, queues = self._ledger.index.terms, self._ledger.index.table.queues
             if terms is None:
                 return []
-            if queue is None:
-                dead = {place: self._consumers.dead_letters.of(table.queues.name(place)) for place in terms.expired}
-                return terms.first_expired(
-                    count, [place for place, one in dead.items() if not (one and one.takes_expired)]
-                )
-            place = table.queues.find(queue)
-            return [] if place is None else terms.first_expired(count, (place,))
+            return terms.first_expired(count, [place for place in terms.expired if is_meant(queues.name(place))])
 
     def add(  # noqa: PLR0913 - named, and most callers need none
         self,

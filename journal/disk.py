@@ -288,13 +288,11 @@ class RealFile(_Owner):
         self._reads_now = bool(_NOWAIT)
 
     def write(self, data: Buffer, offset: int) -> None:
-        size = len(data) if isinstance(data, bytes) else memoryview(data).nbytes
-        done = os.pwrite(self._descriptor, data, offset) if size <= WRITE_BYTES_MAX else 0
-        if done == size:
-            return
-        view = memoryview(data)
-        while done < len(view):
-            done += os.pwrite(self._descriptor, view[done : done + WRITE_BYTES_MAX], offset + done)
+        done = os.pwrite(self._descriptor, data, offset) if len(data) <= WRITE_BYTES_MAX else 0
+        if done < len(data):
+            view = memoryview(data)
+            while done < len(view):
+                done += os.pwrite(self._descriptor, view[done : done + WRITE_BYTES_MAX], offset + done)
 
     def write_durably(self, buffers: Sequence[Buffer], offset: int) -> None:
         if self._writes_durably and len(buffers) == 1:

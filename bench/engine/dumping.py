@@ -2,13 +2,12 @@
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.datasets import Growing, data_bytes, data_files
-from bench.engine.verifying import SIZE, timed_hash
-from bench.measure import Row, Settings, time_text
+from bench.datasets import Growing, data_files
+from bench.engine.verifying import SIZE, against_hash
+from bench.measure import Row, Settings
 from oms_journal.cli.history.dump import dump as dump_command
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.reading.datafile import DataFile, Footer
@@ -27,23 +26,11 @@ def dump(settings: Settings) -> Iterator[Row]:
 
 
 def _row(settings: Settings, path: Path, name: str, what: str, bound: float) -> Row:
-    raw, ours = [], []
-    for _ in range(settings.rounds):
-        raw.append(timed_hash(path))
+    def dump() -> None:
         with Path(os.devnull).open("w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
-            began = time.perf_counter()
             dump_command([path], as_json=True)
-            ours.append(time.perf_counter() - began)
-    return Row(
-        name=name,
-        what=f"{what} of messages of {SIZE} B against XXH3 over their files",
-        measured=[one / other for one, other in zip(ours, raw, strict=True)],
-        bound=bound,
-        is_most=True,
-        raw=time_text(raw),
-        ours=time_text(ours),
-        note=f"{data_bytes(path) / 1e6:,.0f} MB in {len(data_files(path))} files",
-    )
+
+    return against_hash(settings, path, dump, (name, f"{what} of messages of {SIZE} B"), bound)
 
 
 def _unseal(path: Path) -> None:

@@ -40,7 +40,7 @@ from oms_journal.journal.reading.message import Message
 REFILL_MESSAGES = 4096  # candidates kept ready for one queue
 LINES_KEPT = 1000  # those of empty queues are not looked for below
 SETTLING_MICROSECONDS = 5_000_000  # that a caller takes at most from the look at its lease to its commit
-APART_MICROSECONDS = 5_000  # between two looks at what time makes ready, at least
+BETWEEN_LOOKS_MICROSECONDS = 5_000  # between two looks at what time makes ready, at least
 ENDS_KEPT = 1000  # moments at which leases end, those of messages that are gone among them
 
 
@@ -460,7 +460,7 @@ class Consumers:
         seconds = terms.next_change(now)
         if seconds is None:
             return NEVER
-        return max(now.steady + int(seconds * MICROSECONDS), self._looked + APART_MICROSECONDS)
+        return max(now.steady + int(seconds * MICROSECONDS), self._looked + BETWEEN_LOOKS_MICROSECONDS)
 
     def look(self, now: int) -> None:
         """Serve those who wait with what time has made ready."""

@@ -47,6 +47,11 @@ class DeadLetterQueues:
         """Return what becomes of a queue's messages, None where they come again."""
         return self.named.get(queue, self.default)
 
+    def take_expired(self, queue: str) -> bool:
+        """Say whether a queue's messages go there when they have expired."""
+        dead = self.of(queue)
+        return dead is not None and dead.takes_expired
+
     @property
     def count_attempts(self) -> bool:
         """Whether attempts have an end in any queue."""

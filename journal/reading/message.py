@@ -38,11 +38,8 @@ from oms_journal.journal.format.plain import FIRST, PLAIN, PLAIN_MARK
 from oms_journal.journal.format.records import (
     GROUP,
     MOVED,
-    PRODUCER,
-    PROPERTIES,
     RECORD_PARTS_AT,
     TERMS,
-    WHOLE_COMMIT,
     WITHOUT_TERMS,
     BadRecord,
     Record,
@@ -242,72 +239,44 @@ def single_message(source: Source, data: bytes, place: tuple[int, int, int]) -> 
     checksum, length, meta, identity, time, kind, flags, name_size, extra, count, first, payload_hash, its_size = fields
     start = FRAME_SIZE + meta
     end = start + size
-    if first != number or count != 1 or kind != Operation.ADD:
-        return None
-    if flags & _NOT_SINGLE:
-        return None if flags & MOVED else _single_on_terms(source, data, place)
-    if its_size != size:
+    if first != number or count != 1 or kind != Operation.ADD or flags & MOVED:
         return None
     if identity != source.identity or end > len(data) or end - FRAME_SIZE > length or not name_size:
         return None
-    payload, sequence, at = data[start:end], source.sequence, FIRST.size
+    payload, sequence = data[start:end], source.sequence
     if xxh3(data[FRAME_LENGTH_AT:start], (source.seed + offset) & SEED_MASK) != checksum:
         return None
     if xxh3(payload) != payload_hash:
         return None
     try:
         if not flags:
-            queue = data[at : at + name_size].decode()
+            if its_size != size:
+                return None
+            queue = data[FIRST.size : FIRST.size + name_size].decode()
             return tuple.__new__(Message, (number, queue, payload, {}, time, None, sequence, offset))
-        split = 0
-        if flags & PROPERTIES:
-            (split,) = META.unpack_from(data, at)
-            at += META.size
-        queue = data[at : at + name_size].decode()
-        producer = data[at + name_size : at + name_size + extra].decode() or None
-        properties = decode_properties(payload[:split])
-    except ValueError:
-        return None
-    return Message(number, queue, payload[split:], properties, time, producer, sequence, offset)
-
-
-PARTS_AT = FRAME_SIZE + RECORD_PARTS_AT  # of a frame's first record, behind its head
-_NOT_SINGLE = 255 & ~(PROPERTIES | PRODUCER | WHOLE_COMMIT)
-
-
-def _single_on_terms(source: Source, data: bytes, place: tuple[int, int, int]) -> Message | None:
-    """Return the message of `single_message` where its record has terms."""
-    number, offset, size = place
-    checksum, length, meta, identity, time, _, flags, name_size, extra, _, _, payload_hash, _ = FIRST.unpack_from(data)
-    start = FRAME_SIZE + meta
-    end = start + size
-    if identity != source.identity or end > len(data) or end - FRAME_SIZE > length or not name_size:
-        return None
-    payload = data[start:end]
-    if xxh3(data[FRAME_LENGTH_AT:start], (source.seed + offset) & SEED_MASK) != checksum:
-        return None
-    if xxh3(payload) != payload_hash:
-        return None
-    parts, (size_at, split_at, due_at, expiry_at, attempts_at, group_at) = single_parts(flags)
-    had = (*parts.unpack_from(data, PARTS_AT), None)  # which the places of what is not there name
-    if had[size_at] != size:
-        return None
-    at = PARTS_AT + parts.size
-    end = at + name_size
-    group = None
-    if flags & GROUP:
-        group = data[end + extra : end + extra + had[group_at]] or None
-    try:
-        queue = data[at:end].decode()
-        producer = data[end : end + extra].decode() or None
+        parts, (size_at, split_at, due_at, expiry_at, attempts_at, group_at) = single_parts(flags)
+        had = (*parts.unpack_from(data, _PARTS_AT), None)  # which the places of what is not there name
+        if had[size_at] != size:
+            return None
+        at = _PARTS_AT + parts.size
+        end = at + name_size
+        queue, producer = data[at:end].decode(), data[end : end + extra].decode() or None
         split = had[split_at] or 0
         properties = decode_properties(payload[:split]) if split else {}
     except ValueError:
         return None
-    made = (number, queue, payload[split:], properties, time, producer, source.sequence, offset)
+    made = (number, queue, payload[split:], properties, time, producer, sequence, offset)
+    if not flags & TERMS:
+        return tuple.__new__(Message, made)
+    group = None
+    if flags & GROUP:
+        group = data[end + extra : end + extra + had[group_at]] or None
     found = tuple.__new__(MessageOnTerms, made)
     found.terms = tuple.__new__(Terms, (had[due_at], had[expiry_at], had[attempts_at], group))
     return found
+
+
+_PARTS_AT = FRAME_SIZE + RECORD_PARTS_AT  # of a frame's first record, behind its head
 
 
 class FrameReader:

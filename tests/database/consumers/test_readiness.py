@@ -15,6 +15,7 @@ import pytest
 from oms_journal import AsyncMessageDatabase, DatabaseView, InvalidName, MessageDatabase
 from oms_journal.database import maintenance
 from oms_journal.database.bulk.loading import load
+from oms_journal.database.consumers.waiting import ThreadWaiter
 from oms_journal.database.options import Options
 from oms_journal.index import live
 from oms_journal.journal.reading.message import EPOCH
@@ -330,6 +331,31 @@ def test_who_waits_gets_a_message_when_it_is_due(tmp_path: Path) -> None:
         assert {one.number for one in done if one} == {early, later, first}
         assert db.deliver(first)
         assert _take(db) == second
+
+
+def test_those_who_wait_are_served_on_time_and_5_ms_late_at_most_where_many_messages_are_due(
+    db: MessageDatabase, clocks: Clocks
+) -> None:
+    handing, consumers, began = db._handing, db.state().ledger.consumers, clocks.steady
+    handing.is_attended = False
+    numbers = [db.add("q", b"", delay=delay) for delay in (1.0, 1.001, 1.002, 3.0)]
+
+    def look() -> tuple[int | None, int | None]:
+        """Return what one who waits is handed by a look at this moment, and when it is looked again."""
+        waiter = ThreadWaiter(("q",))
+        consumers.wait(waiter)
+        moment = handing.look()
+        consumers.leave(waiter)
+        return waiter.place and waiter.place.number, moment
+
+    assert look() == (None, began + SECOND)
+    clocks.go_on(0.999)
+    assert look() == (None, began + SECOND + 4000), "a look was a moment ago"
+    clocks.go_on(0.005)
+    assert [look()[0] for _ in range(3)] == numbers[:3]
+    assert look() == (None, began + 3 * SECOND)
+    clocks.go_on(1.996)
+    assert look()[0] == numbers[3]
 
 
 def test_a_task_that_waits_gets_a_message_when_it_is_due(tmp_path: Path) -> None:
