@@ -1,6 +1,7 @@
 """Where a value lies on a plot's axis, and which values are written beside it."""
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -107,7 +108,7 @@ def linear(largest: float, text: Callable[[float], str], *, binary: bool = False
     """Return an axis for values up to the largest, with round numbers: `binary` ones of bytes, or `whole` ones."""
     largest = largest if largest > 0 else 1.0
     scale = 1024.0 ** math.floor(math.log(largest, 1024)) if binary and largest >= 1 else 1.0
-    wanted = largest / scale / (TICKS_MAX - 1)
+    wanted = max(largest / scale / (TICKS_MAX - 1), sys.float_info.min)  # the least has no part
     decade = 10.0 ** math.floor(math.log10(wanted))
     step = scale * next(decade * digit for digit in (1, 2, 5, 10) if decade * digit >= wanted * (1 - 1e-9))
     step = max(step, 1.0) if whole else step

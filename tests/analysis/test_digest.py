@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]'")
@@ -282,6 +282,7 @@ def test_days_are_labelled_before_hours_where_there_is_little_room() -> None:
     assert [tick.text for tick in ticks if not tick.is_minor] == ["Nov 19", "Nov 20", "Nov 21"]
 
 
+@example(5e-324, False, False)
 @given(st.floats(0, 1e15), st.booleans(), st.booleans())
 def test_an_axis_reaches_the_largest_value_in_a_few_steps(largest: float, binary: bool, whole: bool) -> None:
     axis = linear(largest, wording.short_number, binary=binary, whole=whole)

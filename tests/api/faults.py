@@ -371,14 +371,14 @@ def a_purge_leaves_what_is_taken() -> Iterator[None]:
         yield
 
 
-@fault(swept=["add"], near=["database/test_queue_limits"])
+@fault(swept=["add"], near=["database/commits/test_queue_limits"])
 def what_was_added_counts_twice() -> Iterator[None]:
     """What a commit was to add counts also when it is durable, and is counted by the index."""
     with changed(Patched.LIMITED_LEDGER_APPLY_EFFECT, lambda _: Ledger._apply_effect):
         yield
 
 
-@fault(swept=["interrupted add to a full queue"], near=["database/test_queue_limits"])
+@fault(swept=["interrupted add to a full queue"], near=["database/commits/test_queue_limits"])
 def who_waited_and_gave_up_stays_in_line() -> Iterator[None]:
     """A caller whose time is up, or who was interrupted, is granted room that nobody uses."""
     with (
@@ -388,7 +388,7 @@ def who_waited_and_gave_up_stays_in_line() -> Iterator[None]:
         yield
 
 
-@fault(near=["database/test_queue_limits"])
+@fault(near=["database/commits/test_queue_limits"])
 def room_that_comes_free_is_granted_to_nobody() -> Iterator[None]:
     """Who waits for room is not told of a delivery."""
     with changed(Patched.LIMITED_LEDGER_REMOVE, lambda _: Ledger._remove):

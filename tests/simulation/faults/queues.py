@@ -14,7 +14,7 @@ from tests.planted.patched import Patched
 from tests.simulation.faults.fault import changed, fault, nothing
 
 
-@fault("queues", budget=60, near=["database/test_leases"])
+@fault("queues", budget=60, near=["database/consumers/test_leases"])
 def a_lease_ends_while_its_commit_is_on_its_way() -> Iterator[None]:
     """A lease is looked at when its message is delivered, and ends in its time all the same."""
 
@@ -26,7 +26,7 @@ def a_lease_ends_while_its_commit_is_on_its_way() -> Iterator[None]:
         yield
 
 
-@fault("queues", budget=30, near=["database/test_readiness"])
+@fault("queues", budget=30, near=["database/consumers/test_readiness"])
 def a_due_time_is_forgotten_over_a_restart() -> Iterator[None]:
     """What was added with a delay is handed out at once by the next opening."""
 
@@ -40,14 +40,14 @@ def a_due_time_is_forgotten_over_a_restart() -> Iterator[None]:
         yield
 
 
-@fault("queues", budget=30, near=["database/test_readiness"])
+@fault("queues", budget=30, near=["database/consumers/test_readiness"])
 def a_delay_goes_by_the_wall_clock() -> Iterator[None]:
     """A delay, and an expiry in seconds, go by the clock that somebody sets."""
     with changed(Patched.CLOCKED_ADD, lambda add: lambda self, number, wall, steady: add(self, number, wall, None)):
         yield
 
 
-@fault("queues", budget=60, near=["database/test_readiness"])
+@fault("queues", budget=60, near=["database/consumers/test_readiness"])
 def a_start_believes_a_clock_that_was_set_back() -> Iterator[None]:
     """The time of the newest commit does not count: what was due or had expired by then waits, or comes, again."""
 
@@ -63,14 +63,14 @@ def a_start_believes_a_clock_that_was_set_back() -> Iterator[None]:
         yield
 
 
-@fault("queues", budget=60, near=["database/test_hand_file"])
+@fault("queues", budget=60, near=["database/consumers/test_hand_file"])
 def what_was_in_hand_at_a_death_is_not_counted() -> Iterator[None]:
     """A start does not look at what was in hand when the process before it died."""
     with changed(Patched.DATABASE_IN_HAND, lambda _: lambda *_: []):
         yield
 
 
-@fault("queues", budget=60, near=["database/test_hand_file"])
+@fault("queues", budget=60, near=["database/consumers/test_hand_file"])
 def two_suspects_are_in_hand_at_once() -> Iterator[None]:
     """What may have killed a process is handed out beside another one that may have."""
 
@@ -82,14 +82,14 @@ def two_suspects_are_in_hand_at_once() -> Iterator[None]:
         yield
 
 
-@fault("queues", budget=30, near=["database/test_attempts"])
+@fault("queues", budget=30, near=["database/consumers/test_attempts"])
 def attempts_are_lost_at_a_restart() -> Iterator[None]:
     """What the journal says of messages that came back is not read."""
     with changed(Patched.RETURNED_LOAD, lambda _: nothing):
         yield
 
 
-@fault("queues", budget=60, near=["database/test_attempts"])
+@fault("queues", budget=60, near=["database/consumers/test_attempts"])
 def a_dead_letter_is_added_and_not_deleted_in_one_commit() -> Iterator[None]:
     """The commit that moves a dead letter does not end the message that it was."""
 
@@ -101,21 +101,21 @@ def a_dead_letter_is_added_and_not_deleted_in_one_commit() -> Iterator[None]:
         yield
 
 
-@fault("queues", budget=60, near=["database/test_readiness"])
+@fault("queues", budget=60, near=["database/consumers/test_readiness"])
 def a_message_expires_in_hand() -> Iterator[None]:
     """The time of a message is over, though somebody has it, and the next one of its group comes."""
     with changed(Patched.IN_HAND_CONTAINS, lambda _: lambda self, number: False):
         yield
 
 
-@fault("queues", budget=30, near=["database/test_readiness"])
+@fault("queues", budget=30, near=["database/consumers/test_readiness"])
 def two_of_a_group_are_handed_out_at_once() -> Iterator[None]:
     """No message waits for the one before it in its group."""
     with changed(Patched.GROUPS_ADD, lambda add: lambda self, number, group: add(self, number, group) or True):
         yield
 
 
-@fault("queues", budget=120, near=["database/test_readiness"])
+@fault("queues", budget=120, near=["database/consumers/test_readiness"])
 def a_group_stops_behind_a_message_that_expired() -> Iterator[None]:
     """The next message of a group has its turn when the one before was delivered, not when it has expired."""
 
@@ -131,7 +131,7 @@ def a_group_stops_behind_a_message_that_expired() -> Iterator[None]:
         yield
 
 
-@fault("queues", budget=30, near=["database/test_attempts"])
+@fault("queues", budget=30, near=["database/consumers/test_attempts"])
 def the_delay_of_a_release_is_not_kept() -> Iterator[None]:
     """What is released with a delay is handed out at once."""
     with changed(
@@ -140,7 +140,7 @@ def the_delay_of_a_release_is_not_kept() -> Iterator[None]:
         yield
 
 
-@fault("queues", budget=60, near=["database/test_attempts"])
+@fault("queues", budget=60, near=["database/consumers/test_attempts"])
 def the_delay_of_a_release_is_forgotten_over_a_restart() -> Iterator[None]:
     """What was released with a delay is handed out at once by the next opening."""
     with changed(Patched.RETURNS_ENTRY, lambda entry: lambda self, _, reason: entry(self, 0, reason)):
