@@ -11,8 +11,11 @@ def test_the_sample_and_the_rest_are_every_case_once(size: int, count: int) -> N
     cases = list(range(size))
 
     sample, rest = Share.SAMPLE.of(cases, count), Share.REST.of(cases, count)
+    more, others = Share.MORE.of(cases, count), Share.OTHERS.of(cases, count)
 
     assert sorted(sample + rest) == cases
+    assert sorted(more + others) == rest
+    assert bool(more) == bool(rest)
     assert len(sample) == min(size, count)
     assert [*in_sample(cases, count)] == [case in sample for case in cases]
 
@@ -26,8 +29,10 @@ def test_the_first_and_the_last_case_and_one_of_each_kind_are_in_the_sample() ->
 def test_every_fifth_and_the_first_of_each_kind_are_in_the_sample_of_a_sweep_without_a_known_end() -> None:
     assert list(Share.SAMPLE.every(5, range(1, 13))) == [1, 6, 11]
     assert list(Share.REST.every(5, range(1, 13))) == [2, 3, 4, 5, 7, 8, 9, 10, 12]
+    assert list(Share.MORE.every(5, range(1, 13))) == [2, 9]
+    assert list(Share.OTHERS.every(5, range(1, 13))) == [3, 4, 5, 7, 8, 10, 12]
     changes = list(enumerate(["create", "write", "sync", "write", "write", "write", "unlink", "write"], 1))
-    for share, expected in ((Share.SAMPLE, [1, 2, 3, 5, 7]), (Share.REST, [4, 6, 8])):
+    for share, expected in ((Share.SAMPLE, [1, 2, 3, 5, 7]), (Share.REST, [4, 6, 8]), (Share.MORE, [4])):
         is_mine = share.chooser(5)
         assert [number for number, kind in changes if is_mine(number, kind)] == expected
 

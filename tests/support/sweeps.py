@@ -1,7 +1,8 @@
 """Sweeps in two sizes under one name, and tables as one test.
 
 A sweep asks every bit, cut, seed or row. `make test` asks a sample of them, which is the same each day and has every
-kind of case in it; the rest has the marker `whole`, and `make test-all` runs both. So nothing is asked twice:
+kind of case in it; the rest has the marker `whole`, and `make test-all` runs both. So nothing is asked twice. What
+takes minutes is `in_three_sizes`: the sample, some more that is `whole`, and the others, for `make campaign`.
 
     @in_two_sizes
     def test_no_flipped_bit_goes_unnoticed(share: Share) -> None:
@@ -19,6 +20,7 @@ A thousand cases that differ in nothing but a row are one test, which names all 
 
 import enum
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -27,6 +29,7 @@ import pytest
 T = TypeVar("T")
 Test = Callable[..., None]
 SHOWN = 50  # rows that fail, and are shown one by one
+MORE_STRIDE = 6  # of the cases that are not in the sample, where there is a third size
 
 
 def _no_kind(_case: object) -> object:
@@ -47,24 +50,23 @@ def in_sample(cases: Sequence[T], count: int, kind: Callable[[T], object] = _no_
 
 
 class Share(enum.Enum):
-    """What one run of a sweep asks: the sample, or the rest."""
+    """What one run of a sweep asks: the sample or the rest; of a long one the sample, some more, or all the others."""
 
     SAMPLE = "sample"
     REST = "rest"
+    MORE = "more"
+    OTHERS = "others"
 
     def of(self, cases: Iterable[T], count: int, kind: Callable[[T], object] = _no_kind) -> list[T]:
-        """Return this share: about `count` of the cases, with one of each kind among them; or all others."""
-        every = list(cases)
-        return [
-            case
-            for case, is_chosen in zip(every, in_sample(every, count, kind), strict=True)
-            if is_chosen == (self is Share.SAMPLE)
-        ]
+        """Return this share: about `count` of the cases, with one of each kind among them; or of all others."""
+        every, is_mine = list(cases), self._chosen()
+        return [case for case, in_it in zip(every, in_sample(every, count, kind), strict=True) if is_mine(in_it)]
 
     def every(self, stride: int, cases: Iterable[T]) -> Iterator[T]:
-        """Yield this share of cases whose end the test finds: every `stride`-th from the first on, or the others."""
+        """Yield this share of cases whose end the test finds: every `stride`-th from the first on, or of the others."""
+        is_mine = self._chosen()
         for place, case in enumerate(cases):
-            if (place % stride == 0) == (self is Share.SAMPLE):
+            if is_mine(place % stride == 0):
                 yield case
 
     def chooser(self, stride: int) -> Callable[[int, object], bool]:
@@ -73,20 +75,54 @@ class Share(enum.Enum):
         In the sample is every `stride`-th number, and the first of each kind.
         """
         kinds: set[object] = set()
+        is_mine = self._chosen()
 
-        def is_mine(number: int, kind: object = None) -> bool:
+        def is_in_it(number: int, kind: object = None) -> bool:
             is_chosen = number % stride == 0 or kind not in kinds
             kinds.add(kind)
-            return is_chosen == (self is Share.SAMPLE)
+            return is_mine(is_chosen)
+
+        return is_in_it
+
+    def _chosen(self) -> Callable[[bool], bool]:
+        """Return what says of a case, asked in turn, whether it is in this share, by whether it is in the sample."""
+        if self is Share.SAMPLE:
+            return lambda in_it: in_it
+        if self is Share.REST:
+            return lambda in_it: not in_it
+        turn = itertools.count()
+
+        def is_mine(in_it: bool) -> bool:
+            return not in_it and (next(turn) % MORE_STRIDE == 0) == (self is Share.MORE)
 
         return is_mine
 
 
 def in_two_sizes(test: Test) -> Test:
     """Run a test that takes its `share` twice: the sample each day, the rest where the whole is asked for."""
-    shares = [pytest.param(Share.SAMPLE, id="sample"), pytest.param(Share.REST, id="rest", marks=pytest.mark.whole)]
-    marked: Test = pytest.mark.parametrize("share", shares)(test)
+    marked: Test = pytest.mark.parametrize("share", _shares(Share.REST))(test)
     return marked
+
+
+def in_three_sizes(test: Test) -> Test:
+    """Run a test that takes its `share` three times: of what takes minutes, `make campaign` has the largest part.
+
+    The sample each day, some more where the whole is asked for, the others in the campaigns.
+    """
+    marked: Test = pytest.mark.parametrize("share", _shares(Share.MORE, Share.OTHERS))(test)
+    return marked
+
+
+MARKS: dict[Share, tuple[pytest.MarkDecorator, ...]] = {
+    Share.SAMPLE: (),
+    Share.REST: (pytest.mark.whole,),
+    Share.MORE: (pytest.mark.whole,),
+    Share.OTHERS: (pytest.mark.slow,),
+}
+
+
+def _shares(*behind: Share) -> list[Any]:
+    return [pytest.param(share, id=share.value, marks=MARKS[share]) for share in (Share.SAMPLE, *behind)]
 
 
 def sampled(cases: Iterable[T], count: int, kind: Callable[[T], object] = _no_kind) -> list[Any]:
@@ -120,10 +156,11 @@ def for_each(
     *,
     sample: int | None = None,
     kind: Callable[[Any], object] = _no_kind,
+    is_long: bool = False,
 ) -> Callable[[Test], Test]:
     """Make one test of what would be a case for each row: it runs all of them, and names those that fail.
 
-    What else the test takes, it takes once for all rows. With a sample it is in two sizes.
+    What else the test takes, it takes once for all rows. With a sample it is in two sizes; a long one in three.
     """
     arguments = (names,) if isinstance(names, str) else names
     table = [_values_of(row) for row in rows]
@@ -155,6 +192,8 @@ def for_each(
         if sample is not None:
             rest.append(inspect.Parameter("share", inspect.Parameter.KEYWORD_ONLY))
         all_rows.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
-        return all_rows if sample is None else in_two_sizes(all_rows)
+        if sample is None:
+            return all_rows
+        return in_three_sizes(all_rows) if is_long else in_two_sizes(all_rows)
 
     return over

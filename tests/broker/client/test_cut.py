@@ -21,7 +21,7 @@ from tests.callers.wire import Wire
 from tests.support.broker.embedded import SERVICE
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.servers.web_place import WebPlace
-from tests.support.sweeps import Share, in_two_sizes, sampled
+from tests.support.sweeps import Share, in_three_sizes, sampled
 
 AWAITS_MAX = 60  # of one call
 OTHER = "GAME/CHESS/BLITZ"
@@ -249,7 +249,7 @@ def test_an_interrupt_at_any_place_leaves_a_client_that_goes_on(place: WebPlace,
     raise AssertionError(f"more than {PLACES_MAX} places")
 
 
-@in_two_sizes
+@in_three_sizes
 def test_an_interrupt_of_a_call_takes_back_nothing_of_the_call_before(place: WebPlace, share: Share) -> None:
     with (
         connect(place.url) as broker,

@@ -1,6 +1,6 @@
 """The last step of `oms demo`: the report of the flights, and the process that makes it.
 
-What starts a Java of its own is left to the whole.
+What starts a Java of its own is left to the whole, and what ends one half way to the campaigns.
 """
 
 import json
@@ -78,7 +78,7 @@ def interrupted(place: Path, wait_for: str) -> "subprocess.CompletedProcess[byte
     return subprocess.CompletedProcess([], running.returncode, b"", errors)
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 @with_table
 def test_ctrl_c_while_the_report_is_made_leaves_nothing(tmp_path: Path) -> None:
     done = interrupted(tmp_path, ".report.unfinished-*/files")
@@ -87,11 +87,12 @@ def test_ctrl_c_while_the_report_is_made_leaves_nothing(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == []
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 def test_an_analyst_that_is_not_wanted_any_more_while_java_starts_leaves_no_java(tmp_path: Path) -> None:
     with Analyst(tmp_path / "report") as analyst:
         while not has_begun_java(analyst.pid):
             assert analyst._child.poll() is None
+            time.sleep(0.01)
     left = after_a_while(lambda: of_session(analyst.pid))
     for process in left:
         os.kill(process, signal.SIGKILL)

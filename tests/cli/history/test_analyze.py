@@ -247,6 +247,7 @@ def test_ctrl_c_while_java_starts_leaves_no_java_either(spool: Path, tmp_path: P
     ) as started:
         while not has_begun_java(started.pid):
             assert started.poll() is None
+            time.sleep(0.01)
         started.send_signal(signal.SIGINT)
         _, errors = started.communicate(timeout=SECONDS_MAX)
     left = after_a_while(lambda: of_session(started.pid))

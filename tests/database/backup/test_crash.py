@@ -15,7 +15,7 @@ from oms_journal.journal.format.manifest import Manifest
 from tests.support.crashes.backup_model import BACKUP, COPIED, LINKED, History, check_backup, grown, run_backup
 from tests.support.crashes.crash_model import Account
 from tests.support.disks.faulty_disk import VERBS, Killed, SimulatedDisk
-from tests.support.sweeps import Share, for_each, in_two_sizes
+from tests.support.sweeps import Share, for_each, in_three_sizes
 
 SEEDS = 3  # of what a power cut keeps
 WAYS = [pytest.param(COPIED, id="copied"), pytest.param(LINKED, id="linked")]
@@ -48,7 +48,7 @@ class Scene:
             return
 
 
-@in_two_sizes
+@in_three_sizes
 @pytest.mark.parametrize("options", WAYS)
 @pytest.mark.parametrize("is_first", [True, False])
 def test_whenever_the_machine_stops_the_backup_is_the_one_before_or_the_new_one(
@@ -63,7 +63,7 @@ def test_whenever_the_machine_stops_the_backup_is_the_one_before_or_the_new_one(
     assert 0 < ended < count, "some end with the backup before, some with the new one"
 
 
-@in_two_sizes
+@in_three_sizes
 @for_each("options", WAYS)
 @for_each("verb", sorted(VERBS - {"make_directory", "reserve", "truncate", "write_durably"}))
 def test_whichever_call_fails_it_is_told_as_an_error_of_the_disk_or_does_no_harm(

@@ -200,7 +200,7 @@ def test_more_than_the_reserve_has_is_moved_a_few_files_at_a_time(pins: int) -> 
     assert found_after(disk, max_data_file_size=SIZE) == writer.account.state
 
 
-@for_each(("seed", "is_cut"), product(range(12), [False, True]), sample=5)
+@for_each(("seed", "is_cut"), product(range(12), [False, True]), sample=5, is_long=True)
 def test_a_crash_while_room_is_made_loses_nothing_and_doubles_nothing(seed: int, is_cut: bool) -> None:
     disk, writer = drained(pins=80, space=RESERVED + 40 * SIZE)
     disk.kill_at = disk.steps + 1 + seed * 7

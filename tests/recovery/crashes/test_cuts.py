@@ -16,7 +16,7 @@ from oms_journal.recovery.validation import examine
 from tests.support.crashes.crash_model import SPOOL, Account, forget_witness, found_after, open_unattended, state_of
 from tests.support.crashes.crash_store import FrameAt, Store, archives_in, small_store
 from tests.support.disks.faulty_disk import SimulatedDisk
-from tests.support.sweeps import Share, in_two_sizes
+from tests.support.sweeps import Share, in_three_sizes
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
@@ -46,7 +46,7 @@ def around_ends(store: Store, name: str) -> set[int]:
     return {frame.end + offset for frame in store.frames_of(name) for offset in (-1, 0, 1, 8)} | {*HEADER_ENDS}
 
 
-@in_two_sizes
+@in_three_sizes
 @pytest.mark.parametrize(("store", "name"), CASES)
 def test_a_cut_at_any_byte_shows(store: Store, name: str, share: Share) -> None:
     ends = around_ends(store, name)
@@ -85,7 +85,7 @@ def check_shows(store: Store, name: str, sizes: Iterable[int]) -> None:
         assert examined.decision.row != "missing"
 
 
-@in_two_sizes
+@in_three_sizes
 @pytest.mark.parametrize(("store", "name"), CASES)
 def test_a_cut_at_any_byte_costs_the_frames_behind_it(store: Store, name: str, share: Share) -> None:
     sizes = around_ends(store, name) | set(range(0, len(store.files[name]), 41))

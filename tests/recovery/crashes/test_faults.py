@@ -28,7 +28,7 @@ from tests.support.crashes.crash_model import (
     workload,
 )
 from tests.support.disks.faulty_disk import SimulatedDisk
-from tests.support.sweeps import Share, in_two_sizes
+from tests.support.sweeps import Share, in_three_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def check_run(run: Run, where: str) -> None:
     check_goes_on(after_power_cut, run.account)
 
 
-@in_two_sizes
+@in_three_sizes
 @pytest.mark.parametrize("failing", FAULTS, ids=str)
 def test_no_failing_call_costs_anything_that_was_acknowledged(failing: Failing, share: Share) -> None:
     for nth in share.every(11, range(1, 1000)):
@@ -126,7 +126,7 @@ def test_no_failing_call_costs_anything_that_was_acknowledged(failing: Failing, 
     raise AssertionError("a run without a fault comes at last")
 
 
-@in_two_sizes
+@in_three_sizes
 @pytest.mark.parametrize("failing", [Failing(verb, errno.EIO) for verb in ("write", "write_durably", "sync")], ids=str)
 def test_nor_while_files_grow_step_by_step(failing: Failing, share: Share) -> None:
     """Of larger files only the beginning is prepared at first, the rest while they are being written."""

@@ -21,7 +21,7 @@ from oms_journal.recovery.validation import examine
 from tests.support.crashes.crash_model import SPOOL, State, found_after, open_unattended, state_of
 from tests.support.crashes.crash_store import FrameAt, Store, archives_in, small_store
 from tests.support.disks.faulty_disk import SimulatedDisk
-from tests.support.sweeps import Share, in_two_sizes
+from tests.support.sweeps import Share, in_three_sizes
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
@@ -108,7 +108,7 @@ def share_of(share: Share, store: Store, name: str, stride: int) -> list[int]:
     return share.of(places(store, name, stride=stride), 8, kind=lambda bit: part_of(store, name, bit)[0])
 
 
-@in_two_sizes
+@in_three_sizes
 @pytest.mark.parametrize("store", STORES)
 def test_no_flipped_bit_that_decides_something_goes_unnoticed(store: Store, share: Share) -> None:
     name = store.newest()
@@ -116,7 +116,7 @@ def test_no_flipped_bit_that_decides_something_goes_unnoticed(store: Store, shar
         check_noticed(store, name, bit)
 
 
-@in_two_sizes
+@in_three_sizes
 @pytest.mark.parametrize("store", STORES)
 def test_no_flipped_byte_anywhere_goes_unnoticed(store: Store, share: Share) -> None:
     for name in store.data_files():
@@ -124,7 +124,7 @@ def test_no_flipped_byte_anywhere_goes_unnoticed(store: Store, share: Share) -> 
             check_noticed(store, name, bit)
 
 
-@in_two_sizes
+@in_three_sizes
 @pytest.mark.parametrize("store", STORES)
 def test_a_flipped_bit_costs_what_its_frame_held_and_nothing_else(store: Store, share: Share) -> None:
     for name in store.data_files() if store is SEALED else [store.newest()]:
@@ -132,7 +132,7 @@ def test_a_flipped_bit_costs_what_its_frame_held_and_nothing_else(store: Store, 
             check_salvage(store, name, bit)
 
 
-@in_two_sizes
+@in_three_sizes
 def test_a_flipped_bit_between_groups_costs_nothing(share: Share) -> None:
     """Nor anywhere else more than its frame held, where groups are aligned."""
     for name in ALIGNED.data_files():
@@ -140,7 +140,7 @@ def test_a_flipped_bit_between_groups_costs_nothing(share: Share) -> None:
             check_salvage(ALIGNED, name, bit)
 
 
-@in_two_sizes
+@in_three_sizes
 def test_a_flipped_low_water_mark_lets_go_of_nothing(share: Share) -> None:
     name, piece = next((f.name, p) for f in SEALED.frames for p in f.pieces if p.key == LOW_WATER_KEY.decode())
     for bit in share.of(range(8 * piece.start, 8 * piece.end), 12):

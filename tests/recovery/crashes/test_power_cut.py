@@ -4,10 +4,12 @@ Whatever is left: all that was acknowledged is there, what was in flight is ther
 nothing is invented, the second and the third start find the same, and the database goes on without
 giving a number twice.
 
-The sample cuts in three of the scenarios, at some of the changes and at one of each kind; the rest at all others.
+The sample cuts in three of the scenarios, at some of the changes and at one of each kind. The whole cuts in all
+scenarios, at more changes; the campaigns at all others.
 """
 
 import errno
+import itertools
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +32,7 @@ from tests.support.crashes.crash_model import (
 )
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 from tests.support.disks.small_files import SMALL
-from tests.support.sweeps import Share, sampled
+from tests.support.sweeps import MARKS, Share, sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +88,14 @@ def cut_power_at_every_change(scenario: Scenario, seed: int, is_mine: Callable[[
 
 
 def _scenarios() -> Iterator[object]:
-    """Three of them in two sizes, the others whole where the whole is asked for."""
-    for scenario in SCENARIOS:
-        yield pytest.param(scenario, Share.REST, id=f"{scenario.name}-rest", marks=pytest.mark.whole)
-        is_sample = scenario.name in IN_SAMPLE
+    """All of them in three sizes; the samples of three are asked each day."""
+    for scenario, share in itertools.product(SCENARIOS, (Share.SAMPLE, Share.MORE, Share.OTHERS)):
+        is_daily = share is not Share.SAMPLE or scenario.name in IN_SAMPLE
         yield pytest.param(
-            scenario, Share.SAMPLE, id=f"{scenario.name}-sample", marks=() if is_sample else pytest.mark.whole
+            scenario,
+            share,
+            id=f"{scenario.name}-{share.value}",
+            marks=MARKS[share] if is_daily else pytest.mark.whole,
         )
 
 

@@ -30,7 +30,7 @@ from tests.support.crashes.crash_model import (
 )
 from tests.support.crashes.crash_store import Store, small_store
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
-from tests.support.sweeps import Share, in_two_sizes
+from tests.support.sweeps import Share, in_three_sizes, in_two_sizes
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
@@ -185,7 +185,7 @@ def newest_of(disk: SimulatedDisk) -> int:
     return max(name.sequence for entry in disk.list(SPOOL) if isinstance(name := parse(entry), DataFileName))
 
 
-@in_two_sizes
+@in_three_sizes
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
 def test_a_killed_start_is_repeated_with_the_same_result(situation: Callable[[], SimulatedDisk], share: Share) -> None:
     """And with the same word on what was torn, unless the one that was killed was about to hand it over."""
@@ -277,7 +277,7 @@ def _ended_while_sealing(at: int, *, fails: bool) -> SimulatedDisk | None:
     return disk.restart()
 
 
-@in_two_sizes
+@in_three_sizes
 @pytest.mark.parametrize("fails", [False, True], ids=["killed", "a failed sync"])
 def test_a_footer_that_a_start_trusts_is_there_after_a_power_cut(fails: bool, share: Share) -> None:
     """The process that wrote it may have ended before its sync, or the sync may have failed: the page cache has it."""

@@ -91,7 +91,13 @@ class Broken:
         return directory
 
 
-@for_each(("what", "place", "ending"), itertools.product(STRANGE, PLACES, ENDINGS), sample=25, kind=lambda row: row[:2])
+@for_each(
+    ("what", "place", "ending"),
+    itertools.product(STRANGE, PLACES, ENDINGS),
+    sample=25,
+    kind=lambda row: row[:2],
+    is_long=True,
+)
 def test_it_costs_that_frame_only_is_told_once_and_keeps_the_numbers_clear(what: str, place: str, ending: str) -> None:
     broken = Broken(STRANGE[what], place, is_closed=ending == "closed")
     disk = broken.killed()
