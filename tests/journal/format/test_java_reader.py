@@ -24,10 +24,10 @@ from tests.support.journals.descriptions import describe, difference
 from tests.support.journals.java_reader import java_reader, needs_java
 from tests.support.journals.on_terms import add_on_terms
 from tests.support.journals.random_directories import RandomDirectory
-from tests.support.sweeps import Share, in_two_sizes
+from tests.support.sweeps import Share, in_three_sizes
 
 COUNT = 520
-SAMPLE = 60
+SAMPLE = 30
 OPERATION_COUNT = 100
 QUEUES = ("orders", "bills", "größe", "q" * 255)
 
@@ -147,7 +147,7 @@ def test_it_hashes_as_the_page_on_the_bytes_says() -> None:
     subprocess.run(java_reader().command("--self-test"), check=True)
 
 
-@in_two_sizes
+@in_three_sizes
 def test_it_says_of_a_directory_what_verify_list_and_dump_say(folder: Path, share: Share) -> None:
     differing: dict[str, tuple[list[str], str]] = {}
     made = refused = 0
