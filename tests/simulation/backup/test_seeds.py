@@ -9,7 +9,7 @@ from tests.simulation.worlds import WORLDS
 from tests.support.simulated_seeds import assert_nothing_breaks
 from tests.support.sweeps import sampled
 
-SEEDS = 32  # about 25 seconds of the processor
+SEEDS = 16  # about twelve seconds of the processor
 AT_ONCE = 4
 
 

@@ -9,7 +9,7 @@ from tests.simulation.worlds import WORLDS
 from tests.support.simulated_seeds import assert_nothing_breaks
 from tests.support.sweeps import sampled
 
-SEEDS = 40  # about half a minute
+SEEDS = 20  # about a quarter of a minute
 AT_ONCE = 5
 
 

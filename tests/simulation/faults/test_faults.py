@@ -26,13 +26,11 @@ SOON = (
     "a-restore-holds-nothing",
     "an-unfinished-restore-is-opened",
     "what-is-let-go-is-held-again-after-a-restart",
-    "both-is-committed-by-halves",
     "a-publication-goes-with-its-first-acknowledgement",
     "callers-queue-up-without-the-lock",
     "the-lead-is-handed-on-without-the-lock",
     "what-a-start-has-found-is-noted-without-a-sync",
     "a-failed-sync-of-prepared-zeros-is-swallowed",
-    "a-restart-forgets-what-is-held",
     "a-producers-repeat-is-added-after-a-restart",
     "what-was-in-hand-at-a-death-is-not-counted",
     "attempts-are-lost-at-a-restart",
@@ -43,8 +41,6 @@ SOON = (
 
 # Of these, those that take some seconds: for the whole.
 SECONDS = (
-    "both-is-committed-by-halves",
-    "a-restart-forgets-what-is-held",
     "a-failed-sync-of-prepared-zeros-is-swallowed",
     "a-producers-repeat-is-added-after-a-restart",
     "what-a-start-has-found-is-noted-without-a-sync",

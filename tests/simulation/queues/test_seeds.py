@@ -9,7 +9,7 @@ from tests.simulation.worlds import WORLDS
 from tests.support.simulated_seeds import assert_nothing_breaks
 from tests.support.sweeps import sampled
 
-SEEDS = 60
+SEEDS = 30
 AT_ONCE = 15
 
 
