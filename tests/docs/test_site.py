@@ -11,6 +11,8 @@ import pytest
 from tests.docs.site import API, DOCS, build
 from tests.support.servers.browser import Browser, browser, needs_browser
 
+NARROW = 400  # CSS pixels, of a telephone
+
 
 def named(entry: Any) -> Iterator[str]:
     """Yield the pages of a part of the navigation."""
@@ -43,18 +45,33 @@ def tab() -> Iterator[Browser]:
         yield started
 
 
-@pytest.mark.whole
-@needs_browser
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1280])
-def test_every_page_fits_a_window_and_asks_nobody_for_anything(
-    tab: Browser, site: Path, width: int, dark: bool
-) -> None:
+def _look(tab: Browser, page: Path, width: int, dark: bool) -> None:
+    """Assert that a page fits a window of a width, shows the colours that are asked for, and asks nobody."""
+    tab.open(page, width=width, dark=dark)
+    away = [address for address in tab.requests if urlsplit(address).scheme not in ("file", "data")]
+    assert away == [], page
+    tab.wait(f"document.body.getAttribute('data-md-color-scheme') === '{'slate' if dark else 'default'}'")
+    assert tab.run("document.documentElement.scrollWidth <= window.innerWidth"), f"{page}: wider than {width}"
+
+
+def _pages(site: Path) -> list[Path]:
     pages = sorted(page for page in site.rglob("*.html") if page.name != "404.html")  # for a host: it has no files here
     assert pages
-    for page in pages:
-        tab.open(page, width=width, dark=dark)
-        away = [address for address in tab.requests if urlsplit(address).scheme not in ("file", "data")]
-        assert away == [], page
-        tab.wait(f"document.body.getAttribute('data-md-color-scheme') === '{'slate' if dark else 'default'}'")
-        assert tab.run("document.documentElement.scrollWidth <= window.innerWidth"), f"{page}: wider than {width}"
+    return pages
+
+
+@pytest.mark.whole
+@needs_browser
+def test_a_page_fits_a_small_window_and_asks_nobody_for_anything(tab: Browser, site: Path) -> None:
+    """Every fourth one, light and dark in turn: a page costs a second of the processor or two."""
+    for turn, page in enumerate(_pages(site)[::4]):
+        _look(tab, page, NARROW, dark=turn % 2 == 1)
+
+
+@pytest.mark.slow
+@needs_browser
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [NARROW, 1280])
+def test_every_page_fits_a_window_in_both_colours(tab: Browser, site: Path, width: int, dark: bool) -> None:
+    for page in _pages(site):
+        _look(tab, page, width, dark)
