@@ -1,6 +1,7 @@
 """Every example of the documents runs, twice, and prints what its page shows.
 
-The sample runs those of the first pages that one reads, once.
+The sample runs those of the first pages that one reads, once. The page that starts Spark eight times takes minutes of
+a processor: it is left to the campaigns.
 """
 
 import re
@@ -21,6 +22,10 @@ DAILY = [
 ]
 
 
+LONG = REPOSITORY / "docs" / "how-to" / "journals-on-spark.md"
+assert LONG in PLAYED
+
+
 def name_of(page: Path) -> str:
     return page.relative_to(REPOSITORY).as_posix()
 
@@ -31,9 +36,14 @@ def test_the_examples_of_a_first_page_run(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("page", PLAYED, ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PLAYED if page != LONG], ids=name_of)
 def test_the_examples_of_a_page_run_twice(page: Path, tmp_path: Path) -> None:
     play(page, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_examples_on_spark_run_twice(tmp_path: Path) -> None:
+    play(LONG, tmp_path)
 
 
 def test_a_block_that_does_not_run_says_why(capsys: pytest.CaptureFixture[str]) -> None:
