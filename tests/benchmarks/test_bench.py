@@ -155,6 +155,7 @@ def test_a_markdown_table_has_as_many_cells_in_every_line() -> None:
     assert len(lines) == 2 + len(rows)
 
 
+@pytest.mark.whole
 def test_the_six_figures_are_measured_and_written_where_the_readme_has_a_place(tmp_path: Path) -> None:
     extent = figures.Extent(rounds=1, seconds=0.05, opened=500, weighed=500)
     readme = tmp_path / "README.md"
@@ -226,6 +227,7 @@ def test_the_verbs_of_a_queue_measure_something(tmp_path: Path, monkeypatch: pyt
     assert all(row.measured for row in rows)
 
 
+@pytest.mark.whole
 def test_embedded_stores_are_measured_where_they_are_installed(tmp_path: Path) -> None:
     present = {peer.name.lower(): peer.version() is not None for peer in beside_embedded.PEERS}
 

@@ -27,7 +27,7 @@ from tests.support.crashes.crash_model import (
 )
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
-from tests.support.sweeps import for_each
+from tests.support.sweeps import for_each, split
 
 SIZE = 16 * SMALL  # of a data file
 RESERVED = (1 << 20) + 2 * SIZE
@@ -185,7 +185,7 @@ def test_a_start_that_holds_something_back_moves_nothing() -> None:
         assert database.cleaned_at_start.moved_messages == 0
 
 
-@pytest.mark.parametrize("pins", [1, 150, 400])
+@pytest.mark.parametrize("pins", split([150], [1, 400]))
 def test_more_than_the_reserve_has_is_moved_a_few_files_at_a_time(pins: int) -> None:
     disk, writer = drained(pins=pins, space=RESERVED + 80 * SIZE)
     database = writer.database

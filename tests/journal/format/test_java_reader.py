@@ -24,7 +24,7 @@ from tests.support.journals.descriptions import describe, difference
 from tests.support.journals.java_reader import java_reader, needs_java
 from tests.support.journals.on_terms import add_on_terms
 from tests.support.journals.random_directories import RandomDirectory
-from tests.support.sweeps import Share, in_three_sizes
+from tests.support.sweeps import Share, in_three_sizes, split
 
 COUNT = 520
 SAMPLE = 30
@@ -179,12 +179,13 @@ def test_it_reads_terms_sets_and_every_alignment_as_we_do(folder: Path) -> None:
     assert shown >= {"ADD", "DELIVER", "DELETE", "PUT", "DROP", "due", "expiry", "attempts", "group", "moved once"}
 
 
-def test_it_resynchronises_where_we_do(folder: Path) -> None:
+@pytest.mark.parametrize("seed", split([2], [3, 4]))
+def test_it_resynchronises_where_we_do(folder: Path, seed: int) -> None:
     spool = random_journal(2, folder)
     first = min(spool.glob("*.data"))
     whole = first.read_bytes()
-    chance = random.Random(2)
-    for _ in range(150):
+    chance = random.Random(seed)
+    for _ in range(50):
         at, size = chance.randrange(4352, len(whole)), chance.choice([1, 8, 100, 600])
         damaged = bytearray(whole)
         damaged[at : at + size] = chance.choice([bytes(size), chance.randbytes(size)])
