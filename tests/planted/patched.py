@@ -118,6 +118,8 @@ class Patched(Enum):
     DRAFTING_ADD_MANY = "oms_journal.database.commits.drafting:Drafting.add_many"
     HAND_FILE_INIT = "oms_journal.database.consumers.hand_file:HandFile.__init__"
     HANDING_GIVE_UP = "oms_journal.database.consumers.handing:Handing.give_up"
+    HANDING_LET_GO = "oms_journal.database.consumers.handing:Handing.let_go"
+    HANDING_RELEASE_IF_HELD = "oms_journal.database.consumers.handing:Handing.release_if_held"
     HANDING_GIVE_BACK = "oms_journal.database.consumers.handing:Handing.give_back"
     ENCODER_PAYLOADS = "oms_journal.database.commits.encode:Encoder.payloads"
     ENCODER_PRODUCER = "oms_journal.database.commits.encode:Encoder.producer"
@@ -142,6 +144,9 @@ class Patched(Enum):
     LEDGER_INIT = "oms_journal.database.commits.ledger:Ledger.__init__"
     LEDGER_SERVE = "oms_journal.database.commits.ledger:Ledger._serve"
     LEDGER_APPLY_EFFECT = "oms_journal.database.commits.ledger:Ledger._apply_effect"
+
+    # database/door
+    CLIENT_DECODE_ADDED = "oms_journal.database.door.client:decode_added"
 
     # database/backup
     BACKUP_MANIFEST = "oms_journal.database.backup.backup:Backup._manifest"

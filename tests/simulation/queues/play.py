@@ -533,6 +533,8 @@ class Run:
                 self.waiting.add(database, step, f"q{queue}", items)
             case GiveUp(place):
                 self.waiting.give_up(place)
+            case _:
+                """Slow callers go on at the end of the step."""
 
     @staticmethod
     def _name(queue: int) -> str:
