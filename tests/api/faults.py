@@ -327,7 +327,7 @@ def what_is_delivered_stays_taken() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(near=["database/test_holds"])
 def what_is_held_back_is_handed_out() -> Iterator[None]:
     """`take` hands out what is held back."""
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from oms_journal.database.commits.limited import LimitedLedger
-from oms_journal.database.commits.limits import Limits, Wanted
+from oms_journal.database.commits.limits import Limits
 from oms_journal.database.consumers.consumers import Consumers, TakenMessage, Waiter
 from oms_journal.database.consumers.hand_file import HandFile
 from oms_journal.database.consumers.handing import Handing
@@ -150,7 +149,7 @@ def the_delay_of_a_release_is_forgotten_over_a_restart() -> Iterator[None]:
         yield
 
 
-# Waits, limits, and another owner.
+# Waits and limits.
 
 
 @fault("queues", budget=30, near=["database/consumers/test_waiting"])
@@ -209,25 +208,4 @@ def what_has_expired_takes_room() -> Iterator[None]:
         return begins
 
     with changed(Patched.LIMITS_INIT, of):
-        yield
-
-
-@fault("queues", budget=120, near=["database/commits/test_queue_limits"])
-def who_leaves_the_line_passes_nothing_on() -> Iterator[None]:
-    """A caller that waited for room, and whose time is up, leaves the next one waiting, for which there is room."""
-
-    def leave_line(self: LimitedLedger, wanted: Wanted) -> None:
-        with self.lock:
-            self.limits.leave_line(wanted)
-
-    with changed(Patched.LIMITED_LEDGER_LEAVE_LINE, lambda _: leave_line):
-        yield
-
-
-@fault("queues", budget=120, near=["database/consumers/test_hand_file"])
-def the_file_of_another_owner_is_taken_for_ones_own() -> Iterator[None]:
-    """A process that another one has taken the directory over from writes `omsmsg.hand` anew, and removes it."""
-    with changed(
-        Patched.HAND_FILE_INIT, lambda begin: lambda self, disk, path, owner, *_: begin(self, disk, path, owner)
-    ):
         yield

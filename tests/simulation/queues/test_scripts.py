@@ -1,8 +1,12 @@
 """Scripts of the world "queues" that chance makes seldom."""
 
+from collections.abc import Callable
+
 import pytest
 
+from oms_journal.database.consumers.hand_file import HandFile
 from tests.simulation.faults.all_faults import FAULTS
+from tests.simulation.faults.fault import exchanged
 from tests.simulation.playing import play_script
 from tests.simulation.queues.steps import (
     Add,
@@ -48,25 +52,29 @@ FOUND: dict[str, tuple[Script, str]] = {
         [Reopen(messages_max=2), Add(0, count=2, expires=0.5), Pass(2.0), Add(0)],
         "a queue takes what it has room for",
     ),
-    "who-leaves-the-line-passes-nothing-on": (
-        [*FULL, Take(0), AddInTurn(0, 60.0, count=2), AddInTurn(0, 60.0), Deliver(0), GiveUp(0)],
-        "nobody waits for a message that is free, or for room",
-    ),
-    "the-file-of-another-owner-is-taken-for-ones-own": (
-        [Reopen(attempts_max=3), Add(0, count=2), Take(0), TakeOver(), Take(0), Former(5), Death(0)],
-        "what is in hand stands in omsmsg.hand",
-    ),
 }
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_a_fault_in_waits_limits_and_another_owner_is_found(name: str) -> None:
+def test_a_fault_in_waits_and_limits_is_found(name: str) -> None:
     script, promise = FOUND[name]
 
     assert play_script(WORLDS["queues"], script).failure is None
     with FAULTS[name].made():
         failure = play_script(WORLDS["queues"], script).failure
     assert failure is not None and failure.promise.startswith(promise)
+
+
+def test_a_former_owner_that_takes_the_file_of_the_new_one_for_its_own_is_seen() -> None:
+    script = [Reopen(attempts_max=3), Add(0, count=2), Take(0), TakeOver(), Take(0), Former(5), Death(0)]
+
+    def made(begin: Callable[..., None]) -> Callable[..., None]:
+        return lambda self, disk, path, owner, *_: begin(self, disk, path, owner)
+
+    assert play_script(WORLDS["queues"], script).failure is None
+    with exchanged(HandFile, "__init__", made):
+        failure = play_script(WORLDS["queues"], script).failure
+    assert failure is not None and failure.promise == "what is in hand stands in omsmsg.hand"
 
 
 def test_who_waits_for_room_gets_it_in_turn_and_no_more_than_there_is() -> None:
