@@ -61,6 +61,7 @@ from oms_journal.database.consumers.consuming import AsyncConsuming, AsyncTaking
 from oms_journal.database.consumers.handing import Handing
 from oms_journal.database.consumers.waiting import (
     TaskWaiter,
+    known_queue_names,
     lease_microseconds,
     queue_names,
     task_name,
@@ -698,7 +699,7 @@ class AsyncMessageDatabase:
 
         As MessageDatabase.consume.
         """
-        queues, until = queue_names(queue), None if lease is None else lease_microseconds(lease)
+        queues, until = known_queue_names(queue), None if lease is None else lease_microseconds(lease)
         return AsyncConsuming(lambda wait: self._take(queues, wait, until), self._handing.release_if_held)
 
     def taking(
@@ -711,10 +712,9 @@ class AsyncMessageDatabase:
 
         As MessageDatabase.taking.
         """
-        queues, seconds = queue_names(queue), waiting_seconds(wait)
+        queues, seconds = known_queue_names(queue), waiting_seconds(wait)
         until = None if lease is None else lease_microseconds(lease)
-        give_back = self._handing.release_if_held
-        return AsyncTaking(lambda: self._take(queues, seconds, until), self._deliver_if_held, give_back)
+        return AsyncTaking(lambda: self._take(queues, seconds, until), self._deliver_if_held, self._handing)
 
     async def _deliver_if_held(self, message: TakenMessage) -> None:
         if self._handing.is_settled_by(message):

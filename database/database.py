@@ -55,7 +55,13 @@ from oms_journal.database.consumers.dead_letters import requeued
 from oms_journal.database.consumers.hand_file import HandFile, forget, in_hand
 from oms_journal.database.consumers.handing import Handing
 from oms_journal.database.consumers.returns import EXPIRED_MAX, Returns
-from oms_journal.database.consumers.waiting import delay_seconds, lease_microseconds, queue_names, waiting_seconds
+from oms_journal.database.consumers.waiting import (
+    delay_seconds,
+    known_queue_names,
+    lease_microseconds,
+    queue_names,
+    waiting_seconds,
+)
 from oms_journal.database.holds import Holds
 from oms_journal.database.lookup import SealedIndex
 from oms_journal.database.maintenance import Maintenance, SlowSyncs
@@ -256,7 +262,8 @@ class MessageDatabase:
         if not self._consumers.dead_letters.count_attempts:
             self._handing.begin_again((), None)
         else:
-            self._handing.begin_again(in_hand(disk, directory, owner - 1), HandFile(disk, directory, owner))
+            hand = HandFile(disk, directory, owner, self._ownership.is_surely_ours)
+            self._handing.begin_again(in_hand(disk, directory, owner - 1), hand)
             forget(disk, directory)  # what it said is in the journal by now
 
     def __enter__(self) -> "MessageDatabase":
@@ -811,7 +818,7 @@ class MessageDatabase:
 
         `queue` and `lease` are as those of `take`.
         """
-        queues, until = queue_names(queue), None if lease is None else lease_microseconds(lease)
+        queues, until = known_queue_names(queue), None if lease is None else lease_microseconds(lease)
         return Consuming(lambda wait: self._handing.take(queues, wait, until), self._handing.release_if_held)
 
     def taking(
@@ -822,16 +829,16 @@ class MessageDatabase:
             with db.taking("orders", wait=10) as message:
                 ...
 
-        If an exception leaves the block, the message is given back. `message` is None when there was none. What the
-        block has released stays released.
+        If an exception leaves the block, the message is given back. So it is where the delivery at the end raises, but
+        for OutcomeUnknown. `message` is None when there was none. What the block has released stays released.
 
         `queue`, `wait` and `lease` are as those of `take`. The end of the block raises LeaseEnded and what `deliver`
         raises.
         """
-        queues, seconds = queue_names(queue), waiting_seconds(wait)
+        queues, seconds = known_queue_names(queue), waiting_seconds(wait)
         until = None if lease is None else lease_microseconds(lease)
         handing = self._handing
-        return Taking(lambda: handing.take(queues, seconds, until), self._deliver_if_held, handing.release_if_held)
+        return Taking(lambda: handing.take(queues, seconds, until), self._deliver_if_held, handing)
 
     def _deliver_if_held(self, message: TakenMessage) -> None:
         if self._handing.is_settled_by(message):

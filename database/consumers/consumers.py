@@ -516,6 +516,13 @@ class Consumers:
                 lease.settling -= 1
                 self._end_at(lease.until, message.number, lease.holding)
 
+    def end_when_idle(self, message: TakenMessage, now: int) -> None:
+        """Take a message back that somebody has, when it is seen that no commit on its way ends it."""
+        assert message.holding is not None, "who has it has not removed it"
+        if not self._is_leased(message.number, message.holding):
+            self.lease(message.number, message.holding, now)
+            self.leases[message.number].settling = 1
+
     def _lease(self, message: TakenMessage, now: int) -> _Lease:
         lease = self.leases[message.number] if self._is_leased(message.number, message.holding) else None
         if lease is None or (lease.until <= now and not lease.settling):

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
 
 from oms_journal.database.consumers.consumers import TakenMessage
+from oms_journal.database.consumers.handing import Handing
 from oms_journal.journal.errors import DatabaseClosed, OutsideBlock
 from oms_journal.journal.reading.message import Message
 
@@ -69,10 +70,20 @@ class AsyncConsuming(_InLoop, AsyncIterator[Message]):
 
 
 class _Block:
-    """The message of a block, which can be entered once."""
+    """The message of a block, which can be entered once.
+
+    Where an interrupt comes before the end of the block has begun, it comes back when nobody has the block any more.
+    """
 
     _message: TakenMessage | None = None
     _is_entered = False
+
+    def __init__(self, handing: Handing) -> None:
+        self._handing = handing
+
+    def __del__(self) -> None:
+        if self._message is not None:
+            self._handing.drop(self._message)
 
     def _enter(self) -> None:
         if self._is_entered:
@@ -84,11 +95,14 @@ class Taking(_Block, AbstractContextManager[Message | None]):
     """One message for a `with` block: delivered at its end, given back where an exception leaves it."""
 
     def __init__(
-        self, take: Callable[[], TakenMessage | None], deliver: Callable[[TakenMessage], object], give_back: GiveBack
+        self,
+        take: Callable[[], TakenMessage | None],
+        deliver: Callable[[TakenMessage], object],
+        handing: Handing,
     ) -> None:
+        super().__init__(handing)
         self._take = take
         self._deliver = deliver
-        self._give_back = give_back
 
     def __enter__(self) -> Message | None:
         self._enter()
@@ -99,9 +113,15 @@ class Taking(_Block, AbstractContextManager[Message | None]):
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._message is not None and kind is None:
-            self._deliver(self._message)
+            try:
+                self._deliver(self._message)
+            except BaseException as failed:
+                self._handing.let_go(self._message, failed)
+                self._message = None
+                raise
         elif self._message is not None:
-            self._give_back(self._message)
+            self._handing.release_if_held(self._message)
+        self._message = None
 
 
 class AsyncTaking(_Block, AbstractAsyncContextManager[Message | None]):
@@ -111,11 +131,11 @@ class AsyncTaking(_Block, AbstractAsyncContextManager[Message | None]):
         self,
         take: Callable[[], Awaitable[TakenMessage | None]],
         deliver: Callable[[TakenMessage], Awaitable[object]],
-        give_back: GiveBack,
+        handing: Handing,
     ) -> None:
+        super().__init__(handing)
         self._take = take
         self._deliver = deliver
-        self._give_back = give_back
 
     async def __aenter__(self) -> Message | None:
         self._enter()
@@ -126,6 +146,12 @@ class AsyncTaking(_Block, AbstractAsyncContextManager[Message | None]):
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._message is not None and kind is None:
-            await self._deliver(self._message)
+            try:
+                await self._deliver(self._message)
+            except BaseException as failed:
+                self._handing.let_go(self._message, failed)
+                self._message = None
+                raise
         elif self._message is not None:
-            self._give_back(self._message)
+            self._handing.release_if_held(self._message)
+        self._message = None

@@ -9,10 +9,13 @@
 A place is written when its message is handed out, and never synced: the file survives the process, not the machine. A
 place that does not verify counts nothing, nor does one whose message is gone: where it was delivered or deleted, the
 place is left as it is until another message needs it. A close removes the file, so that it counts nothing either.
+
+An opening that another one has taken the directory over from touches no file of that name: it is the new owner's.
 """
 
 import logging
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 from oms_journal.journal import names
@@ -29,12 +32,13 @@ _log = logging.getLogger("oms.database")
 class HandFile:
     """The file of one opening. Does not lock: its owner does."""
 
-    def __init__(self, disk: Disk, directory: Path, owner: int) -> None:
+    def __init__(self, disk: Disk, directory: Path, owner: int, is_ours: Callable[[], bool] = lambda: True) -> None:
         self._disk = disk
+        self._is_ours = is_ours  # the directory
         self._path = directory / names.HAND
         self._owner = owner
         self._file: DiskFile | None = None
-        self._is_failed = False  # it cannot be written: nothing is counted
+        self._is_failed = False  # it cannot be written, or is another owner's: nothing is counted
         self._places: dict[int, int] = {}  # of the messages in hand
         self._free: list[int] = []
         self._count = 0  # of places, free ones too
@@ -64,6 +68,9 @@ class HandFile:
             return
         try:
             if self._file is None:
+                if not self._is_ours():
+                    self._is_failed = True
+                    return
                 self._file = self._begin()
             self._file.write(data, _HEAD.size + place * _PLACE.size)
         except OSError as failure:
@@ -85,6 +92,8 @@ class HandFile:
         file, self._file = self._file, None
         if file is not None:
             file.close()
+            if not self._is_ours():
+                return
             forget(self._disk, self._path.parent)
             try:
                 self._disk.sync_directory(self._path.parent)

@@ -291,6 +291,28 @@ class Handing:
                 self._consumers.given_back.append(message.number)  # no lock: a second interrupt could come there
             raise
 
+    def drop(self, message: TakenMessage) -> None:
+        """Put back a message that nobody has any more. No lock is taken: a collector may call it."""
+        if self._consumers.is_held(message):
+            self._consumers.given_back.append(message.number)
+
+    def let_go(self, message: TakenMessage, failure: BaseException) -> None:
+        """Give back a message that its block could not deliver, as soon as no commit can be on its way that ends it.
+
+        Nothing is given back where nobody knows what became of that commit.
+        """
+        if isinstance(failure, OutcomeUnknown):
+            return
+        if isinstance(failure, JournalError) or self._consumers.is_idle():
+            self.release_if_held(message)
+            return
+        with self.ledger.lock:
+            is_held, now = self._consumers.is_held(message), self.steady()
+            if is_held:
+                self._consumers.end_when_idle(message, now)
+        if is_held:
+            self._alarm_at(now)
+
     def _look_soon(self) -> None:
         """Have it looked at what came back: a dead letter at once, all else when it is back or to be written."""
         if self._consumers.dead:

@@ -91,6 +91,14 @@ def queue_names(queue: object) -> Sequence[str]:
     return names
 
 
+def known_queue_names(queue: object) -> Sequence[str]:
+    """Return the same, where no call follows at once that refuses a name. TypeError, ValueError, InvalidName."""
+    names = queue_names(queue)
+    for name in names:
+        encode_name(name, "queue name")
+    return names
+
+
 def waiting_seconds(value: object) -> float:
     """Return how long to wait, math.inf for as long as it takes. TypeError, ValueError."""
     seconds = _seconds(value, "wait")

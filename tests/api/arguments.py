@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
-from oms_journal import InvalidName, LimitExceeded
-from tests.api.model import FAR, LONG, NEVER, Model, Raised
+from oms_journal import InvalidName, LimitExceeded, Message
+from tests.api.model import FAR, LONG, NEVER, Model, Raised, Receipt
 
 
 class Oops(Exception):
@@ -48,6 +48,7 @@ class Hand:
     model: Model
     inner: Callable[[int], None] = lambda _: None  # uses the database, from within an argument
     meddlers: list[Callable[[], None]] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)  # the latest ones
     count: int | None = None  # of the payloads that were given with the same call
     is_inner: bool = False  # an argument of the call uses the database
 
@@ -81,6 +82,8 @@ WORDS: dict[str, tuple[str, ...]] = {  # one of which a refusal says
     "wait": ("wait",),
     "wait_for_room": ("wait",),
     "lease": ("lease",),
+    "lease_seconds": ("lease",),
+    "leased": ("lease", "message"),
     "delay": ("delay",),
     "due_in": ("delay",),
     "due_at": ("at must",),
@@ -345,12 +348,42 @@ def _a_lease_or_none(hand: Hand, n: int) -> Given:
     return Given((None, 5, 0.001, 1e9)[n % 4])
 
 
-@wrong("lease")
+@right("lease_seconds")
+def _how_long_it_goes_on(hand: Hand, n: int) -> Given:
+    return Given((5, 0.001, 1e9, 2.5)[n % 4])
+
+
+@right("leased")
+def _what_was_taken_on_a_lease(hand: Hand, n: int) -> Given:
+    leased = [one for one in hand.receipts if one.token]
+    if not leased:
+        return refused(Message(1, "a", b"", {}, 0, None, 1, 4352), ValueError)
+    found = leased[n % len(leased)]
+    return Given(found.message, found)
+
+
+@wrong("leased")
+def _what_was_taken_without_a_lease(hand: Hand, n: int) -> Given:
+    plain = [one.message for one in hand.receipts if not one.token]
+    return refused([*plain, Message(1, "a", b"", {}, 0, None, 1, 4352)][n % (len(plain) + 1)], ValueError)
+
+
+@wrong("leased")
+def _no_message(hand: Hand, n: int) -> Given:
+    return refused((None, 1, "1", b"1", (1, "a", b""), [1], {}, True, *NOTHING_LIKE_IT)[n % 15])
+
+
+@wrong("lease_seconds")
+def _no_seconds_at_all(hand: Hand, n: int) -> Given:
+    return refused(None)
+
+
+@wrong("lease", "lease_seconds")
 def _no_time_of_a_lease(hand: Hand, n: int) -> Given:
     return refused((0, 0.0, -1, 1e10, float("nan"), float("inf"))[n % 6], ValueError)
 
 
-@wrong("lease")
+@wrong("lease", "lease_seconds")
 def _no_lease(hand: Hand, n: int) -> Given:
     wrong: tuple[object, ...] = (True, False, "1", b"1", [1], {}, 1j, object(), len, ...)
     return refused(wrong[n % len(wrong)])

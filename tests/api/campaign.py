@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from oms_journal import AsyncMessageDatabase, CommitBlock, MessageDatabase
+from oms_journal import AsyncMessageDatabase, CommitBlock, MessageDatabase, QueueClient
 from tests.api.faults import FAULTS
 from tests.api.play import play
 from tests.api.surface import methods, scripts
@@ -14,7 +14,7 @@ from tests.support.attack import Campaign, IsOver, Swept
 
 FACES: Mapping[str, type] = {"threads": MessageDatabase, "tasks": AsyncMessageDatabase}
 OWNERS_OF: Mapping[str, tuple[type, ...]] = {
-    "threads": (MessageDatabase, CommitBlock),
+    "threads": (MessageDatabase, CommitBlock, QueueClient),
     "tasks": (AsyncMessageDatabase,),
 }
 

@@ -49,7 +49,7 @@ class ThreadFace:
             try:
                 with interrupt:
                     answer = call()
-                outcome.answer = plain(answer)
+                outcome.raw, outcome.answer = answer, plain(answer)
             except BaseException as failure:
                 outcome.failure = failure
         outcome.where = interrupt.where
@@ -64,6 +64,13 @@ class ThreadFace:
 
     def leave(self, block: Any, failure: BaseException | None, moment: Moment) -> Outcome:
         return self.played(lambda: block.__exit__(type(failure) if failure else None, failure, None), moment)
+
+    def entered(self, block: Any, moment: Moment) -> Outcome:
+        return self.played(block.__enter__, moment)
+
+    def following(self, going: Any, moment: Moment) -> Outcome:
+        """Return what a loop goes on with."""
+        return self.played(going.__next__, moment)
 
     def settle(self) -> None:
         """Nothing of a call goes on once it has returned."""
@@ -117,7 +124,7 @@ class TaskFace:
                 answer = self._run(_gone_through(answer), moment)
             elif inspect.iscoroutine(answer):
                 answer = self._run(answer, moment)
-            outcome.answer = plain(answer)
+            outcome.raw, outcome.answer = answer, plain(answer)
         except BaseException as failure:
             outcome.failure = failure
             outcome.where = repr(moment) if isinstance(failure, asyncio.CancelledError) else ""
@@ -132,6 +139,12 @@ class TaskFace:
 
     def leave(self, block: Any, failure: BaseException | None, moment: Moment) -> Outcome:
         return self.played(lambda: block.__aexit__(type(failure) if failure else None, failure, None), moment)
+
+    def entered(self, block: Any, moment: Moment) -> Outcome:
+        return self.played(block.__aenter__, moment)
+
+    def following(self, going: Any, moment: Moment) -> Outcome:
+        return self.played(going.__anext__, moment)
 
     def settle(self) -> None:
         """Wait until what a cancelled call left to a thread is over, and the loop has heard of it."""

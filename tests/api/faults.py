@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from oms_journal.database.arguments import every, message_number, plain_bytes, plain_properties, plain_text
-from oms_journal.database.commits.added import Added
+from oms_journal.database.commits.added import Added, AddedMany
 from oms_journal.database.commits.block import CommitBlock
 from oms_journal.database.commits.drafting import Drafting
 from oms_journal.database.commits.encode import Encoder
@@ -327,7 +327,7 @@ def what_is_delivered_stays_taken() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(near=["database/test_holds"])
 def what_is_held_back_is_handed_out() -> Iterator[None]:
     """`take` hands out what is held back."""
 
@@ -337,6 +337,20 @@ def what_is_held_back_is_handed_out() -> Iterator[None]:
             line.after = int(numbers[-1])
 
     with changed(Patched.CONSUMERS_REFILL, lambda _: refill):
+        yield
+
+
+@fault(swept=["the end of taking"], near=["database/consumers/test_waiting"])
+def what_could_not_be_delivered_stays_taken() -> Iterator[None]:
+    """A block whose delivery is interrupted leaves its message with nobody."""
+    with changed(Patched.HANDING_LET_GO, lambda _: nothing):
+        yield
+
+
+@fault(swept=["consume"], near=["database/consumers/test_waiting"])
+def a_loop_keeps_what_it_has_left() -> Iterator[None]:
+    """A loop that goes on, or is left, gives nothing back."""
+    with changed(Patched.HANDING_RELEASE_IF_HELD, lambda _: nothing):
         yield
 
 
@@ -385,6 +399,21 @@ def who_waited_and_gave_up_stays_in_line() -> Iterator[None]:
         changed(Patched.LIMITED_GIVE_UP, lambda _: nothing),
         changed(Patched.LIMITS_LEAVE_LINE, lambda _: nothing),
     ):
+        yield
+
+
+@fault(swept=["add through a socket"], near=["database/door/test_door"])
+def the_door_answers_with_another_number() -> Iterator[None]:
+    """A client is told the number of the message behind its own."""
+
+    def one_more(before: Any) -> Any:
+        def decode(body: bytes) -> AddedMany:
+            said: AddedMany = before(body)
+            return AddedMany(range(said.start + 1, said.stop + 1), is_repeat=said.is_repeat)
+
+        return decode
+
+    with changed(Patched.CLIENT_DECODE_ADDED, one_more):
         yield
 
 

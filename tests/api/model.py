@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from oms_journal import AddedMany, DuplicateConflict, LimitExceeded, NoSuchMessage, NotUndelivered, QueueFull
+from oms_journal import (
+    AddedMany,
+    DuplicateConflict,
+    LeaseEnded,
+    LimitExceeded,
+    Message,
+    NoSuchMessage,
+    NotUndelivered,
+    QueueFull,
+)
 from oms_journal.database.commits.added import Repeated
 
 MESSAGE_BYTES_MAX = 9000  # of the databases that are played with
@@ -36,6 +45,14 @@ class New:
     def size(self) -> int:
         pairs = (self.properties or {}).items()
         return len(self.payload) + sum(4 + len(key.encode()) + len(value.encode()) for key, value in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A message as `take` has answered it."""
+
+    message: Message
+    token: int  # of its lease, 0 without one
 
 
 Shown = tuple[int, str, bytes, dict[str, str]]  # number, queue, payload, properties
@@ -96,6 +113,7 @@ class Model:
     away_for_long: set[int] = field(default_factory=set)  # of these, those that the journal says so of
     groups: dict[int, str] = field(default_factory=dict)  # of the messages that have one
     held: set[int] = field(default_factory=set)
+    leases: dict[int, int] = field(default_factory=dict)  # of messages that are taken on one: its token
     gone: list[int] = field(default_factory=list)
     highest: int = 0
 
@@ -145,6 +163,8 @@ class Model:
             else:
                 self.keys[key] = value.filled(numbers)
         self.taken = (self.taken | change.taken) - change.released - change.removed
+        for number in change.released | change.removed:
+            self.leases.pop(number, None)
         self.held -= change.freed | change.removed
         self.away = (self.away | change.delayed) - change.removed
         self.away_for_long -= change.removed
@@ -152,6 +172,7 @@ class Model:
     def restart(self, *, is_killed: bool) -> None:
         """Forget what a process knows alone: a close writes what came back."""
         self.taken.clear()
+        self.leases.clear()
         if is_killed:
             self.away = set(self.away_for_long)
         self.away_for_long = set(self.away)
@@ -316,6 +337,11 @@ class Model:
     def taken_of(self, queue: str | None = None) -> Expected:
         numbers = [number for number in sorted(self.taken) if queue in (None, self.messages[number][1])]
         return Expected(says=lambda found: [one.number for one in found] == numbers)
+
+    def extend(self, message: Receipt, seconds: float) -> Expected:
+        number = message.message.number
+        is_leased = number in self.taken and self.leases.get(number) == message.token
+        return Expected(None, raises=() if is_leased else (LeaseEnded,))
 
     def requeue(self, numbers: Sequence[int]) -> Expected:
         return Expected([], raises=(NoSuchMessage, ValueError) if numbers else ())

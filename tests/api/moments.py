@@ -72,6 +72,7 @@ class Outcome:
     """What came of a call."""
 
     answer: Any = None
+    raw: Any = None  # the answer as it came
     failure: BaseException | None = None
     where: str = ""  # it was interrupted or cancelled there
     is_unknown: Callable[[BaseException], bool] = lambda _: False  # whether a failure says that it may have been done

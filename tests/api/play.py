@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,18 @@ from oms_journal import (
     DatabaseLocked,
     DatabaseView,
     JournalError,
+    Message,
     MessageDatabase,
+    QueueClient,
     QueueOptions,
+    QueueServer,
     back_up,
+    connect_queue,
+    serve_queue,
 )
 from oms_journal.database.backup.restore import RestoreOptions, restore
 from oms_journal.database.commits.limited import LimitedLedger
-from tests.api.arguments import WORDS, Given, Hand, Oops, way
+from tests.api.arguments import WORDS, Argument, Given, Hand, Oops, way
 from tests.api.face import Face, TaskFace, ThreadFace, plain
 from tests.api.model import (
     MESSAGE_BYTES_MAX,
@@ -32,6 +38,7 @@ from tests.api.model import (
     Model,
     New,
     Raised,
+    Receipt,
     Shown,
     Value,
     are_refused,
@@ -39,7 +46,20 @@ from tests.api.model import (
 )
 from tests.api.moments import Hung, Interrupt, MeddledDisk, Outcome
 from tests.api.options_given import OPTIONS
-from tests.api.surface import ANY_QUEUE, LOOKS, Block, Call, Fork, Opened, Restart, Step, Together
+from tests.api.surface import (
+    ANY_QUEUE,
+    LOOKS,
+    Block,
+    Call,
+    Consume,
+    Fork,
+    Opened,
+    Restart,
+    Step,
+    TakeFor,
+    ThroughDoor,
+    Together,
+)
 from tests.api.together import at_once
 from tests.api.words import check_words
 from tests.fuzz.target import MEMORY
@@ -50,6 +70,7 @@ from tests.support.journals.descriptions import hashed
 from tests.support.journals.java_reader import HAS_JAVA, java_reader
 
 NUMBERS_END = 2**63 - 1  # from here on no message has a number
+RECEIPTS_KEPT = 8
 PROBE = "probe"  # a key that is put to see whether commits are accepted
 RENAMED = {"keys": "keys_with", "held": "held_back", "taken": "taken_of"}  # where the model cannot have the API's name
 
@@ -124,6 +145,9 @@ class Player:
             "steady": lambda: 1,  # no lease ends, and no delay
         }
         self.was_reached = False  # the moment of the last step
+        self.receipts: list[Receipt] = []
+        self.tokens = count(1)
+        self.door: tuple[QueueServer, QueueClient] | None = None
         self.face: Face = self._opened()
 
     def _opened(self) -> Face:
@@ -132,6 +156,7 @@ class Player:
     def end(self) -> None:
         """Let go of all."""
         self._meddled(None)
+        self._shut()
         if not self.face.is_ended:
             with suppress(JournalError):
                 self.face.close()
@@ -165,6 +190,12 @@ class Player:
                 self.call(step)
             case Block():
                 self.block(step)
+            case Consume():
+                self.consume(step)
+            case TakeFor():
+                self.take_for(step)
+            case ThroughDoor(call):
+                self.call_through(call)
             case Restart():
                 self.restart(step)
             case Fork():
@@ -182,7 +213,7 @@ class Player:
     # Calls.
 
     def hand(self) -> Hand:
-        return Hand(self.model, inner=self._inner)
+        return Hand(self.model, inner=self._inner, receipts=self.receipts)
 
     def _inner(self, n: int) -> None:
         """Use the database, from within an argument of a call. An interrupt is the outer call's, not this one's.
@@ -236,8 +267,20 @@ class Player:
         is_wrong = any(one.wrong for one in made.values())
         expected = Expected() if is_wrong else expect(**means)
         self.judge(call, made, expected, outcome)
+        if call.method in ("take", "take_many") and outcome.failure is None and outcome.raw:
+            is_leased = "lease" in made and made["lease"].value is not None
+            self._noted_receipts(outcome.raw if isinstance(outcome.raw, list) else [outcome.raw], is_leased=is_leased)
         if call.method == "peek":
             self.audit("after a peek")
+
+    def _noted_receipts(self, messages: Sequence[Message], *, is_leased: bool) -> None:
+        for message in messages:
+            self.model.leases.pop(message.number, None)
+            token = next(self.tokens) if is_leased else 0
+            if token:
+                self.model.leases[message.number] = token
+            self.receipts.append(Receipt(message, token))
+        del self.receipts[:-RECEIPTS_KEPT]
 
     def judge(self, call: Call, made: dict[str, Given], expected: Expected, outcome: Outcome) -> None:
         """Hold an outcome against what is expected, and take over its change."""
@@ -456,9 +499,144 @@ class Player:
         else:
             raise Broken(f"a block that was left took {step.again}")
 
+    # Loops and blocks that take.
+
+    def _begun(self, method: str, given: Sequence[tuple[str, Argument]]) -> tuple[dict[str, Given], Any]:
+        """Return what was given, and the loop or the block that came of it; None where it was refused."""
+        call = Call(method, tuple(given))
+        made = self.given(call, self.hand())
+        by_place, by_name = _as_passed(call, made)
+        outcome = self.face.played(lambda: (getattr(self.face.db, method)(*by_place, **by_name),), None)
+        if outcome.failure is not None or any(one.wrong for one in made.values()):
+            self.judge(call, made, Expected(), outcome)
+            return made, None
+        return made, outcome.raw[0]
+
+    def _first_free(self, made: dict[str, Given]) -> int | None:
+        means = made["queue"].means
+        queues = [means] if isinstance(means, str) else means
+        return next((number for queue in queues for number in self.model.free(queue)), None)
+
+    def _handed(self, outcome: Outcome, number: int | None, made: dict[str, Given], what: str) -> Message | None:
+        """Check which message was handed out, and return it."""
+        if outcome.failure is not None:
+            raise Broken(f"{what} raised {outcome.failure!r}") from outcome.failure
+        shown = None if number is None else self.model.messages[number]
+        self._promise(outcome.answer == shown, f"{what} has {outcome.answer!r}, not {shown!r}")
+        message: Message | None = outcome.raw
+        if message is not None:
+            self.model.apply(Change(taken={message.number}), ())
+            self._noted_receipts([message], is_leased="lease" in made and made["lease"].value is not None)
+        return message
+
+    def _done_with(self, message: Message, body: str) -> None:
+        """Do what a body does with its message."""
+        number, what = message.number, f"{body} of {message.number} that was taken"
+        if body.startswith("extend"):
+            expected = self.model.extend(self.receipts[-1], 5)
+            outcome = self.face.call("extend", (message, 5), {})
+            allowed = (expected.raises or type(None)) if self.receipts[-1].token else ValueError
+            self._promise(isinstance(outcome.failure, allowed), f"{what}: {outcome.failure!r}")
+        if body == "release":
+            self._promise(self._answer("release", message) is True, what)
+            self.model.apply(Change(released={number}), ())
+        if "deliver" in body:
+            self._promise(self._answer("deliver", message) is True, what)
+            self.model.apply(Change(removed={number}), ())
+        if body == "deliver twice":
+            self._promise(self._answer("deliver", message) is False, what)
+
+    def consume(self, step: Consume) -> None:
+        made, going = self._begun("consume", step.given)
+        message: Message | None = None
+        for place, body in enumerate(step.bodies if going is not None else ()):
+            self._given_back(message)
+            number = self._first_free(made)
+            if number is None:
+                break  # it would wait
+            outcome = self.face.following(going, step.moment if place == step.at else None)
+            self.was_reached |= bool(outcome.where)
+            if outcome.is_cut:
+                _forget_frames(outcome)
+                del going, outcome
+                self.resolve(Expected(), f"a loop that was interrupted at {step.moment}")
+                return
+            message = self._handed(outcome, number, made, "a loop")
+            del outcome
+            assert message is not None
+            self._done_with(message, body)
+        del going
+        self._given_back(message)
+        self.audit("after a loop")
+
+    def _given_back(self, message: Message | None) -> None:
+        if message is not None and message.number in self.model.taken:
+            self.model.apply(Change(released={message.number}), ())
+
+    def take_for(self, step: TakeFor) -> None:
+        made, block = self._begun("taking", step.given)
+        if block is None:
+            return
+        entered = self.face.entered(block, step.moment if step.is_of_entering else None)
+        self.was_reached = bool(entered.where)
+        if entered.is_cut:
+            _forget_frames(entered)
+            del entered, block
+            self.resolve(Expected(), f"a block that takes, whose beginning was interrupted at {step.moment}")
+            return
+        message = self._handed(entered, self._first_free(made), made, "a block")
+        if message is not None:
+            self._done_with(message, step.body)
+        change = Change()
+        if message is not None and message.number in self.model.taken:
+            change = Change(released={message.number}) if step.raises else Change(removed={message.number})
+        moment = None if step.is_of_entering else step.moment
+        outcome = self.face.leave(block, Oops() if step.raises else None, moment)
+        self.was_reached |= bool(outcome.where)
+        if outcome.is_cut:
+            self.model.taken -= change.removed | change.released  # it is gone, or nobody's
+            _forget_frames(outcome)
+            del outcome, block, entered
+            self.resolve(Expected(change=Change(removed=change.removed)), f"a block's end, interrupted at {moment}")
+            return
+        self._promise(outcome.failure is None, f"a block's end raised {outcome.failure!r}")
+        self.model.apply(change, ())
+        self.audit("after a block that takes")
+
+    # Through the socket.
+
+    def _client(self) -> QueueClient:
+        if self.door is None:
+            path = self.directory.with_name("door")
+            server = serve_queue(self.face.db, path)
+            self.door = server, connect_queue(path)
+        return self.door[1]
+
+    def _shut(self) -> None:
+        if self.door is not None:
+            server, client = self.door
+            self.door = None
+            client.close()
+            server.close()  # what it has begun it ends
+
+    def call_through(self, call: Call) -> None:
+        hand = self.hand()
+        made = self.given(call, hand)
+        by_place, by_name = _as_passed(call, made)
+        client = self._client()
+        outcome = ThreadFace.call(self.face, call.method, by_place, by_name, call.moment, client)  # type: ignore[arg-type]
+        self.was_reached = bool(outcome.where)
+        hand.meddle()
+        if outcome.is_cut:
+            self._shut()
+        means = {name: one.means for name, one in made.items()}
+        is_wrong = any(one.wrong for one in made.values())
+        self.judge(call, made, Expected() if is_wrong else getattr(self.model, call.method)(**means), outcome)
+
     # Closing, opening, forking.
 
     def restart(self, step: Restart) -> None:
+        self._shut()
         if step.crashes:
             crashed = self.directory.with_name(self.directory.name + "+")
             ignored = shutil.ignore_patterns("omsmsg.reserve", "omsmsg.index*", "*.new")
@@ -483,6 +661,7 @@ class Player:
         self.audit("after a restart")
 
     def _reopened(self) -> None:
+        self._shut()
         self.face.close()
         self.face.end()
         self.face = self._reopened_face("")
@@ -527,6 +706,7 @@ class Player:
         self._promise((told, read["keys"]) == (known, keys), "the reader in Java finds something else")
 
     def fork(self, step: Fork) -> None:
+        self._shut()
         hand = self.hand()
         made = self.given(step.call, hand)
         if any(one.may or one.wrong for one in made.values()) or hand.is_inner:
@@ -544,6 +724,7 @@ class Player:
     def opened(self, step: Opened) -> None:
         """Open the closed directory with an option that is right, or that must be refused, and as before again."""
         right, wrong = OPTIONS[step.option]
+        self._shut()
         self.face.close()
         self.face.end()
         before = sorted((path.name, path.stat().st_size) for path in self.directory.iterdir())
@@ -584,6 +765,13 @@ def _is_of_two(failure: BaseException, made: dict[str, Given]) -> bool:
         return isinstance(failure, ValueError)
     is_due = "expires" in made and ("delay" in made or "at" in made)
     return isinstance(failure, ValueError) and is_due and text.startswith("the message would expire before it is due")
+
+
+def _forget_frames(outcome: Outcome) -> None:
+    """Let go of what an exception has come through: a program has handled it by now."""
+    failure = outcome.failure
+    while failure is not None:
+        failure = failure.with_traceback(None).__context__
 
 
 def _as_passed(call: Call, made: dict[str, Given]) -> tuple[list[Any], dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from oms_journal import AsyncMessageDatabase, CommitBlock, DatabaseView, MessageDatabase
+from oms_journal import AsyncMessageDatabase, CommitBlock, DatabaseView, MessageDatabase, QueueClient
 from oms_journal.database.asynchronous import AsyncCommitBlock
 from tests.api import many  # noqa: F401  it enters its ways into the tables
 from tests.api.arguments import RIGHT, WRONG, Argument
@@ -45,6 +45,8 @@ KINDS: Mapping[str, str] = {
     "add.wait": "wait_for_room",
     "add_many.wait": "wait_for_room",
     "lease": "lease",
+    "message": "leased",
+    "seconds": "lease_seconds",
     "delay": "delay",
     "reason": "reason",
 }
@@ -80,19 +82,18 @@ APART: Mapping[str, Mapping[str, str]] = {
         "reclaim": "for the layers of the engine",
         "want_room": "for the layers of the engine",
         "commit": "a step of its own: a block",
-        "consume": "it waits for ever: tests/database/consumers/test_waiting.py",
-        "taking": "a block that waits: likewise",
-        "extend": "it asks for a receipt: tests/database/consumers/test_leases.py",
+        "consume": "a step of its own: a loop",
+        "taking": "a step of its own: a block that takes",
     },
     "AsyncMessageDatabase": {
         "open": "a step of its own: with each option, right and wrong",
         "wrap": "a step of its own: threads and tasks together",
         "close": "a step of its own",
         "commit": "a step of its own: a block",
-        "consume": "it waits for ever: tests/database/consumers/test_waiting.py",
-        "taking": "a block that waits: likewise",
-        "extend": "it asks for a receipt: tests/database/consumers/test_leases.py",
+        "consume": "a step of its own: a loop",
+        "taking": "a step of its own: a block that takes",
     },
+    "QueueClient": {"close": "when the database is closed"},
     "CommitBlock": {"ended": "for the layers of the engine"},
     "AsyncCommitBlock": {},
     "DatabaseView": {
@@ -101,7 +102,8 @@ APART: Mapping[str, Mapping[str, str]] = {
     },
 }
 CLASSES: Mapping[str, type] = {
-    each.__name__: each for each in (MessageDatabase, AsyncMessageDatabase, CommitBlock, AsyncCommitBlock, DatabaseView)
+    each.__name__: each
+    for each in (MessageDatabase, AsyncMessageDatabase, QueueClient, CommitBlock, AsyncCommitBlock, DatabaseView)
 }
 
 
@@ -125,6 +127,34 @@ class Block:
     again: str = ""  # what is tried once it was left: a method, or "enter"
     moment: Moment = None  # of leaving it
     within: "Block | None" = None  # another block, entered and left within
+
+
+@dataclass(frozen=True, slots=True)
+class Consume:
+    """A loop over the messages of queues, with what its body does at each turn; it is left before it would wait."""
+
+    given: tuple[tuple[str, Argument], ...]
+    bodies: tuple[str, ...]  # of BODIES
+    moment: Moment = None  # of going on to a message
+    at: int = 0  # which
+
+
+@dataclass(frozen=True, slots=True)
+class TakeFor:
+    """A block that takes a message, with what its body does."""
+
+    given: tuple[tuple[str, Argument], ...]
+    body: str  # of BODIES
+    raises: bool = False  # it is left with an exception
+    moment: Moment = None
+    is_of_entering: bool = False  # the moment; else of leaving
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughDoor:
+    """A call of a client, through the socket of the database."""
+
+    call: Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +190,8 @@ class Opened:
     n: int
 
 
-Step = Call | Block | Restart | Fork | Together | Opened
+BODIES = ("pass", "pass", "deliver", "release", "extend", "extend and deliver", "deliver twice")
+Step = Call | Block | Consume | TakeFor | ThroughDoor | Restart | Fork | Together | Opened
 
 
 def methods(owner: type) -> dict[str, inspect.Signature]:
@@ -240,13 +271,36 @@ def steps(owner: type) -> st.SearchStrategy[Step]:
 
     block = blocks(st.none() | st.none() | blocks(st.none()))
     restarts = st.builds(Restart, st.booleans(), st.none() | plain, st.none() if is_async else moments)
+    bodies = st.lists(st.sampled_from(BODIES), min_size=1, max_size=4).map(tuple)
+    door = calls(QueueClient, st.none() | st.none() | interrupts())
+    loops = st.builds(Consume, given("queue", "lease"), bodies, moments, st.integers(0, 3))
+    left = st.sampled_from([False, False, True])
+    blocks_that_take = st.builds(
+        TakeFor, given("queue", "wait", "lease"), st.sampled_from(BODIES), left, moments, st.booleans()
+    )
     others: list[st.SearchStrategy[Step]] = [
+        loops,
+        blocks_that_take,
+        st.builds(ThroughDoor, door),
         restarts,
         st.builds(Opened, st.sampled_from(options()), st.integers(0, 99)),
         st.builds(Together, st.integers(0, 2), st.integers(0, 2), st.integers(0, 999)),
         *([] if is_async else [st.builds(Fork, plain)]),
     ]
     return st.one_of(*[call] * 8, block, block, *others)
+
+
+def given(queue: str, *others: str) -> st.SearchStrategy[tuple[tuple[str, Argument], ...]]:
+    """Return the arguments of a call that takes: a queue, or several, and some of the others; seldom a wrong one."""
+
+    @st.composite
+    def made(draw: st.DrawFn) -> tuple[tuple[str, Argument], ...]:
+        wrong_at = draw(st.sampled_from([None, None, None, None, queue, *others]))
+        names = [queue, *(name for name in others if name == wrong_at or draw(st.booleans()))]
+        kinds = {name: "queues" if name == queue else name for name in names}
+        return tuple((name, draw(arguments(kinds[name], is_wrong=name == wrong_at))) for name in names)
+
+    return made()
 
 
 def scripts(owner: type, most: int = 12) -> st.SearchStrategy[tuple[Step, ...]]:

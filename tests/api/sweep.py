@@ -2,26 +2,30 @@
 
 import inspect
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from oms_journal import AsyncMessageDatabase, MessageDatabase
+from oms_journal import AsyncMessageDatabase, MessageDatabase, QueueClient
 from oms_journal.database.commits.block import CommitBlock
 from tests.api.arguments import RIGHT, WRONG, Argument
 from tests.api.moments import Interrupt, Moment
 from tests.api.play import Player
-from tests.api.surface import Block, Call, Restart, Step, kind_of, methods
+from tests.api.surface import Block, Call, Consume, Restart, Step, TakeFor, ThroughDoor, kind_of, methods
 from tests.fuzz.target import MEMORY
 
 RIGHT_VARIANTS, WRONG_VARIANTS = 5, 20  # of each way
 ASYNC_VARIANTS = 5  # of each: what looks at an argument is the same for both faces
+DOOR_VARIANTS = 2  # likewise for a client
 PLAIN = {  # what the other arguments are given as
     "count": Argument("count", "so-many", 1),
     **{kind: Argument(kind, "plain-text", 0) for kind in ("queue", "queues", "key")},
     **{kind: Argument(kind, "plain-bytes", 3) for kind in ("payload", "value")},
     **{kind: Argument(kind, "some", 3) for kind in ("payloads", "numbers")},
     "number": Argument("number", "a-number", 0),
+    "leased": Argument("leased", "what-was-taken-on-a-lease", 0),
+    "lease_seconds": Argument("lease_seconds", "how-long-it-goes-on", 0),
 }
 FULL = Argument("queue", "plain-text", 1)  # which holds less than these add
 ROOM_WAIT = Argument("wait_for_room", "no-wait-or-a-short-one", 3)
@@ -34,6 +38,11 @@ BEGIN = (
     Call("take", (("queue", PLAIN["queue"]),)),
 )
 
+BEGIN_OF = {  # what else comes before a method
+    "extend": (BEGIN[0], Call("take", (("queue", PLAIN["queues"]), ("lease", LEASE)))),
+}
+FEWER_VARIANTS: Mapping[type, int] = {AsyncMessageDatabase: ASYNC_VARIANTS, QueueClient: DOOR_VARIANTS}
+
 
 Chosen = Callable[[int], Iterable[int]]  # which of so many variants are played
 
@@ -45,9 +54,12 @@ def every_way(owner: type, method: str, chosen: Chosen = range) -> Iterator[Step
         kind = kind_of(method, one.name)
         for table, variants in ((RIGHT, RIGHT_VARIANTS), (WRONG, WRONG_VARIANTS)):
             for way in sorted(table[kind]):
-                for n in chosen(ASYNC_VARIANTS if owner is AsyncMessageDatabase else variants):
+                for n in chosen(FEWER_VARIANTS.get(owner, variants)):
                     call = _call(method, parameters, one, Argument(kind, way, n))
-                    yield Block(None, (BEGIN[0], call)) if owner is CommitBlock else call
+                    if owner is QueueClient:
+                        yield ThroughDoor(call)
+                    else:
+                        yield Block(None, (BEGIN[0], call)) if owner is CommitBlock else call
 
 
 def swept(owner: type, method: str, chosen: Chosen = range) -> Iterator[tuple[Step, Exception | None]]:
@@ -57,7 +69,7 @@ def swept(owner: type, method: str, chosen: Chosen = range) -> Iterator[tuple[St
         for place, step in enumerate(every_way(owner, method, chosen)):
             if player is None:
                 player = Player(Path(home) / str(place), is_async=owner is AsyncMessageDatabase, is_restored=True)
-                for each in BEGIN:
+                for each in (*BEGIN, *BEGIN_OF.get(method, ())):
                     player.step(each)
             try:
                 player.step(step)
@@ -98,6 +110,16 @@ SWEPT: dict[str, tuple[Step, ...]] = {  # what is interrupted at every place, af
     "take that waits": (*BEGIN[:1], Call("take", (("queue", PLAIN["queues"]), ("wait", SHORT_WAIT)))),
     "take that waits in vain": (Call("take", (("queue", PLAIN["queues"]), ("wait", SHORT_WAIT))),),
     "take on a lease": (*BEGIN[:1], Call("take", (("queue", PLAIN["queues"]), ("lease", LEASE)))),
+    "consume": (*BEGIN[:1] * 2, Consume((("queue", PLAIN["queues"]),), ("pass", "pass"), at=1)),
+    "taking": (*BEGIN[:1], TakeFor((("queue", PLAIN["queues"]),), "pass", is_of_entering=True)),
+    "the end of taking": (*BEGIN[:1], TakeFor((("queue", PLAIN["queues"]),), "pass")),
+    "taking that is left": (*BEGIN[:1], TakeFor((("queue", PLAIN["queues"]),), "pass", raises=True)),
+    "extend": (
+        *BEGIN[:1],
+        Call("take", (("queue", PLAIN["queues"]), ("lease", LEASE))),
+        Call("extend", (("message", PLAIN["leased"]), ("seconds", PLAIN["lease_seconds"]))),
+    ),
+    "add through a socket": (ThroughDoor(BEGIN[0]), ThroughDoor(BEGIN[0])),
     "release with a delay": (
         *BEGIN[::2],
         Call("release", (("number", Argument("number", "a-taken-number", 0)), ("delay", LONG_DELAY))),
@@ -135,6 +157,12 @@ def interrupted(steps: tuple[Step, ...], moment: Moment) -> tuple[Step, ...]:
             return (*before, Call(last.method, last.arguments, moment))
         case Block():
             return (*before, Block(last.producer, last.calls, moment=moment))
+        case Consume():
+            return (*before, replace(last, moment=moment))
+        case TakeFor():
+            return (*before, replace(last, moment=moment))
+        case ThroughDoor():
+            return (*before, ThroughDoor(Call(last.call.method, last.call.arguments, moment)))
         case Restart():
             return (*before, Restart(moment=moment))
         case _:
@@ -165,4 +193,4 @@ def swept_places(
                 player.end()
 
 
-OWNERS = (MessageDatabase, AsyncMessageDatabase, CommitBlock)
+OWNERS = (MessageDatabase, AsyncMessageDatabase, CommitBlock, QueueClient)

@@ -104,6 +104,7 @@ class Patched(Enum):
     CONSUMERS_PUT_BACK = "oms_journal.database.consumers.consumers:Consumers._put_back"
     CONSUMERS_REFILL = "oms_journal.database.consumers.consumers:Consumers._refill"
     CONSUMERS_SETTLE = "oms_journal.database.consumers.consumers:Consumers.settle"
+    CONSUMERS_WAIT = "oms_journal.database.consumers.consumers:Consumers.wait"
     CONSUMERS_TAKE = "oms_journal.database.consumers.consumers:Consumers.take"
     IN_HAND_CONTAINS = "oms_journal.database.consumers.consumers:_InHand.__contains__"
     RETURNS_COMMIT_BUILDER = "oms_journal.database.consumers.returns:CommitBuilder"
@@ -115,6 +116,9 @@ class Patched(Enum):
     DATABASE_MESSAGE_NUMBER = "oms_journal.database.database:message_number"
     DATABASE_PLAIN_TEXT = "oms_journal.database.database:plain_text"
     DRAFTING_ADD_MANY = "oms_journal.database.commits.drafting:Drafting.add_many"
+    HANDING_GIVE_UP = "oms_journal.database.consumers.handing:Handing.give_up"
+    HANDING_LET_GO = "oms_journal.database.consumers.handing:Handing.let_go"
+    HANDING_RELEASE_IF_HELD = "oms_journal.database.consumers.handing:Handing.release_if_held"
     HANDING_GIVE_BACK = "oms_journal.database.consumers.handing:Handing.give_back"
     ENCODER_PAYLOADS = "oms_journal.database.commits.encode:Encoder.payloads"
     ENCODER_PRODUCER = "oms_journal.database.commits.encode:Encoder.producer"
@@ -129,13 +133,18 @@ class Patched(Enum):
     LIMITS_LEAVE_LINE = "oms_journal.database.commits.limits:Limits.leave_line"
     LIMITED_LEDGER_REMOVE = "oms_journal.database.commits.limited:LimitedLedger._remove"
     LIMITED_LEDGER_WITHDRAW = "oms_journal.database.commits.limited:LimitedLedger.withdraw"
+    LIMITS_INIT = "oms_journal.database.commits.limits:Limits.__init__"
     LIMITS_COUNT = "oms_journal.database.commits.limits:Limits._count"
     LIMITS_REMOVED_FROM = "oms_journal.database.commits.limits:_removed_from"
     LIMITED_GIVE_UP = "oms_journal.database.commits.limited:_give_up"
     ADDED_NUMBER = "oms_journal.database.database:added_number"
     DRAFTING_PURGE = "oms_journal.database.commits.drafting:Drafting.purge"
     LEDGER_INIT = "oms_journal.database.commits.ledger:Ledger.__init__"
+    LEDGER_SERVE = "oms_journal.database.commits.ledger:Ledger._serve"
     LEDGER_APPLY_EFFECT = "oms_journal.database.commits.ledger:Ledger._apply_effect"
+
+    # database/door
+    CLIENT_DECODE_ADDED = "oms_journal.database.door.client:decode_added"
 
     # database/backup
     BACKUP_MANIFEST = "oms_journal.database.backup.backup:Backup._manifest"

@@ -182,6 +182,34 @@ def disk() -> Iterator[SimulatedDisk]:
     yield made
 
 
+@pytest.mark.parametrize("had_one", [True, False])
+@pytest.mark.parametrize("goes_on", ["takes", "closes"])
+def test_a_process_that_was_overtaken_leaves_the_file_of_the_new_owner_alone(goes_on: str, *, had_one: bool) -> None:
+    disk = SimulatedDisk()
+    options = Options(
+        cleanup_interval=0,
+        max_attempts=3,
+        dead_letter="dead",
+        max_data_file_size=SMALL,
+        is_shared=True,
+        sleep=lambda _: None,
+    )
+    former = MessageDatabase.open(SPOOL, disk=disk, options=options)
+    former.add_many("q", [b"1", b"2", b"3"])
+    if had_one:
+        former.take("q")
+    disk.let_go_of_locks()
+    with MessageDatabase.open(SPOOL, disk=disk, options=options) as db:
+        mine = db.take("q")
+        assert mine is not None
+
+        if goes_on == "takes":
+            former.take("q")
+        former.close()
+
+        assert in_hand(disk, SPOOL, db._ownership.number) == [mine.number]
+
+
 def test_the_file_says_what_is_in_hand_after_any_puts_and_removals(disk: SimulatedDisk) -> None:
     chance, hand, there = random.Random(3), HandFile(disk, SPOOL, 9), set()
     removed: set[int] = set()  # from the database: what the file says of them counts nothing

@@ -15,6 +15,7 @@ import pytest
 
 from oms_journal import AsyncMessageDatabase, DatabaseClosed, InvalidName, Message, MessageDatabase
 from oms_journal.database.consumers.consumers import Waiter
+from oms_journal.journal.errors import NotAttempted
 from tests.support.disks.small_files import MODEST
 
 LONG = 60.0
@@ -272,6 +273,64 @@ def test_a_block_leaves_alone_what_its_body_has_settled(does: str, db: MessageDa
         else:
             getattr(db, does)(message)
     assert db.undelivered_count("q") == (1 if does == "release" else 0)
+
+
+@pytest.mark.parametrize("is_leased", [True, False])
+@pytest.mark.parametrize("what", [NotAttempted, KeyboardInterrupt])
+def test_a_block_whose_delivery_fails_gives_its_message_back(
+    what: type[BaseException], db: MessageDatabase, monkeypatch: pytest.MonkeyPatch, *, is_leased: bool
+) -> None:
+    def fails(*_: object) -> None:
+        raise what("no")
+
+    db.add("q", b"1")
+    with pytest.raises(what), db.taking("q", lease=LONG if is_leased else None) as message:
+        assert message is not None
+        monkeypatch.setattr(db, "write", fails)
+    monkeypatch.undo()
+    assert not db.taken()
+    assert (again := db.take("q")) is not None and again.attempts == 1
+
+
+def test_a_block_whose_delivery_may_be_on_its_way_keeps_its_message_until_that_is_known(
+    db: MessageDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    now = [0]
+    monkeypatch.setattr(db._handing, "steady", lambda: now[0])
+    db.add("q", b"1")
+    is_idle, db._consumers.is_idle = db._consumers.is_idle, lambda: False
+    with pytest.raises(KeyboardInterrupt), db.taking("q"):
+        monkeypatch.setattr(db, "write", fails)
+    db._handing.look()
+    assert db.take("q") is None
+
+    db._consumers.is_idle, now[0] = is_idle, 10_000_000
+    db._handing.look()
+    now[0] = 20_000_000
+    db._handing.look()
+
+    assert db.take("q") is not None
+
+
+def test_a_block_that_nobody_leaves_any_more_gives_its_message_back(db: MessageDatabase) -> None:
+    """As where an interrupt comes when the end of the block is about to begin."""
+    db.add("q", b"1")
+    block = db.taking("q")
+    assert block.__enter__() is not None
+
+    del block
+
+    assert db.take("q") is not None
+
+
+@pytest.mark.parametrize("queue", ["", "q" * 256, ["q", ""]])
+def test_a_name_that_nothing_can_have_is_told_before_a_loop_or_a_block_begins(queue: Any, db: MessageDatabase) -> None:
+    for call in (db.consume, db.taking):
+        with pytest.raises(InvalidName):
+            call(queue)
 
 
 def test_a_block_takes_once(db: MessageDatabase) -> None:

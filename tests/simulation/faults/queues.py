@@ -1,12 +1,14 @@
-"""Faults made on purpose in the verbs of queues: leases, terms, groups, attempts and dead letters."""
+"""Faults made on purpose in the verbs of queues: leases, terms, groups, attempts, dead letters, waits and limits."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from oms_journal.database.consumers.consumers import Consumers, TakenMessage
+from oms_journal.database.commits.limits import Limits
+from oms_journal.database.consumers.consumers import Consumers, TakenMessage, Waiter
 from oms_journal.database.consumers.hand_file import HandFile
+from oms_journal.database.consumers.handing import Handing
 from oms_journal.index.live import Index
 from oms_journal.index.readiness import NEVER_DUE, Readiness, TermRows
 from oms_journal.journal.writing.draft import CommitBuilder
@@ -144,4 +146,66 @@ def the_delay_of_a_release_is_not_kept() -> Iterator[None]:
 def the_delay_of_a_release_is_forgotten_over_a_restart() -> Iterator[None]:
     """What was released with a delay is handed out at once by the next opening."""
     with changed(Patched.RETURNS_ENTRY, lambda entry: lambda self, _, reason: entry(self, 0, reason)):
+        yield
+
+
+# Waits and limits.
+
+
+@fault("queues", budget=30, near=["database/consumers/test_waiting"])
+def a_commit_wakes_nobody() -> Iterator[None]:
+    """Who waits finds what a commit has brought when it looks by itself."""
+    with changed(Patched.LEDGER_SERVE, lambda _: nothing):
+        yield
+
+
+@fault("queues", budget=60, near=["database/consumers/test_waiting"])
+def who_came_last_is_served_first() -> Iterator[None]:
+    """A caller that waits stands before those who wait already."""
+
+    def of(wait: Callable[..., None]) -> Callable[..., None]:
+        def waits(self: Consumers, waiter: Waiter) -> None:
+            wait(self, waiter)
+            for queue in waiter.queues:
+                self.waiting[queue].move_to_end(waiter, last=False)
+
+        return waits
+
+    with changed(Patched.CONSUMERS_WAIT, of):
+        yield
+
+
+@fault("queues", budget=60, near=["database/consumers/test_waiting"])
+def who_gives_up_keeps_what_it_was_handed() -> Iterator[None]:
+    """A call that an interrupt leaves in the moment in which it was served passes the message on to nobody."""
+
+    def give_up(self: Handing, waiter: Waiter) -> None:
+        with self.ledger.lock:
+            self._consumers.leave(waiter)
+
+    with changed(Patched.HANDING_GIVE_UP, lambda _: give_up):
+        yield
+
+
+@fault("queues", budget=60, near=["database/commits/test_queue_limits"])
+def what_has_expired_takes_room() -> Iterator[None]:
+    """A message counts against the limit of its queue until it is deleted, though it has expired."""
+
+    class Unset:
+        """What is set is not kept."""
+
+        def __get__(self, *_: object) -> Callable[[int], tuple[int, int]]:
+            return lambda _: (0, 0)
+
+        def __set__(self, *_: object) -> None:
+            """Keep nothing."""
+
+    def of(begin: Callable[..., None]) -> Callable[..., None]:
+        def begins(self: Limits, *given: Any) -> None:
+            begin(self, *given)
+            self.__class__ = type("Forgetful", (Limits,), {"expired": Unset()})
+
+        return begins
+
+    with changed(Patched.LIMITS_INIT, of):
         yield

@@ -4,7 +4,7 @@ The model knows no disk. It is told what happened, and says what may be handed o
 start may find. Times are microseconds. Two clocks go: one that nobody sets, and the wall clock.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -99,6 +99,39 @@ class Change:
 
 
 @dataclass(slots=True)
+class Wait:
+    """A caller that waits for a message of any of its queues."""
+
+    queues: Sequence[str]
+    until: int  # by the steady clock
+    lease: float | None
+    count: int = 1
+    handed: Item | None = None
+
+
+@dataclass(slots=True)
+class Wish:
+    """A caller that waits for room in a queue."""
+
+    queue: str
+    items: list[Item]
+    until: int  # by the steady clock
+    is_granted: bool = False
+
+    @property
+    def size(self) -> int:
+        return sum(len(item.payload) for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much a queue may hold; 0: as much as there is."""
+
+    messages: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
 class Model:
     """The queues of one database, as its users may see them."""
 
@@ -107,6 +140,9 @@ class Model:
     attempts_max: int = 0
     highest: int = 0  # of all numbers that anybody was told
     names: "count[int]" = field(default_factory=lambda: count(1))
+    limits: dict[str, Limit] = field(default_factory=dict)
+    waits: list[Wait] = field(default_factory=list)  # who has waited longest first
+    wishes: list[Wish] = field(default_factory=list)  # likewise; those that were granted stay until they are added
 
     # What stands there.
 
@@ -155,6 +191,37 @@ class Model:
         if is_right:
             return None
         return f"{number} of {queue}: free are {innocent}, suspects {suspects}, one of these in hand: {is_one_in_hand}"
+
+    # Who waits, and for how much room.
+
+    def in_line(self, queue: str) -> list[Wish]:
+        return [wish for wish in self.wishes if wish.queue == queue and not wish.is_granted]
+
+    def is_first_waiting(self, wait: Wait, queue: str) -> bool:
+        """Say whether nobody has waited longer for this queue."""
+        return next(one for one in self.waits if queue in one.queues and one.handed is None) is wait
+
+    def is_over_limit(self, queue: str, count: int, size: int) -> bool:
+        """Say whether so much is more than the queue could ever hold."""
+        limit = self.limits.get(queue, Limit())
+        return (0 < limit.messages < count) or (0 < limit.bytes < size)
+
+    def has_room(
+        self, queue: str, items: Sequence[Item], removed: Sequence[Item] = (), *, in_turn: bool = False
+    ) -> bool:
+        """Say whether a commit that adds and removes so much is not refused; `in_turn`: it is the first in line."""
+        limit = self.limits.get(queue, Limit())
+        there = self.listed(queue)
+        granted = [wish for wish in self.wishes if wish.queue == queue and wish.is_granted]
+        gone = [item for item in removed if item in there]
+        counts = (limit.messages, len(there), sum(len(wish.items) for wish in granted), len(items), len(gone))
+        sizes = (limit.bytes, _size(there), sum(wish.size for wish in granted), _size(items), _size(gone))
+        is_behind = bool(self.in_line(queue)) and not in_turn
+        for most, has, spoken, new, less in (counts, sizes):
+            more = max(0, new - less)
+            if most and more and (is_behind or has + spoken + more > most):
+                return False
+        return True
 
     # What happens.
 
@@ -221,6 +288,7 @@ class Model:
 
     def begin(self, told: dict[int, Told], newest: int) -> None:
         """Go on in another process, which knows so much of what came back, and what time it was."""
+        self.waits, self.wishes = [], []
         now = max(self.clocks.wall, newest)
         for item in self.items.values():
             item.hand = item.away_until = None
@@ -234,6 +302,10 @@ class Model:
                 item.away_until = self.clocks.steady + item.told.due - now
             is_over = item.terms.expiry is not None and item.terms.expiry <= now
             item.is_late, item.is_expired = is_over and item.is_dead, is_over and not item.is_dead
+
+
+def _size(items: Sequence[Item]) -> int:
+    return sum(len(item.payload) for item in items)
 
 
 def after_death(told: dict[int, Told], in_hand: list[int]) -> dict[int, Told]:

@@ -11,17 +11,19 @@ from typing import Any
 
 import xxhash
 
-from oms_journal.database.options import Options
+from oms_journal.database.options import Options, QueueOptions
 from oms_journal.journal import names
-from oms_journal.journal.errors import CommitFailed, JournalError, LeaseEnded
+from oms_journal.journal.errors import CommitFailed, JournalError, LeaseEnded, LimitExceeded, QueueFull
 from oms_journal.journal.reading.message import EPOCH, Message
 from tests.simulation.coverage import fault_name
+from tests.simulation.queues.callers import sleeping_here
 from tests.simulation.queues.model import (
     QUEUE_OF_DEAD,
     Change,
     Clocks,
     Hand,
     Item,
+    Limit,
     Model,
     Terms,
     Told,
@@ -30,6 +32,7 @@ from tests.simulation.queues.model import (
 from tests.simulation.queues.script import QUEUES
 from tests.simulation.queues.steps import (
     Add,
+    AddInTurn,
     CleanUp,
     Death,
     DeleteExpired,
@@ -37,6 +40,9 @@ from tests.simulation.queues.steps import (
     Exchange,
     Extend,
     Fail,
+    Former,
+    GiveUp,
+    GoOn,
     Jump,
     Look,
     Pass,
@@ -46,7 +52,10 @@ from tests.simulation.queues.steps import (
     Requeue,
     Take,
     TakeFor,
+    TakeInTurn,
+    TakeOver,
 )
+from tests.simulation.queues.waiting import LIMITED, Waiting
 from tests.simulation.world import PromiseBroken, Script, Seen, Step
 from tests.support.crashes.crash_model import SPOOL, Unattended
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
@@ -60,8 +69,10 @@ ATOMIC = "what is moved is in exactly one of both queues"
 KNOWN = "a start knows what was written of messages that came back, and what was in hand at a death"
 NOTED = "what is in hand stands in omsmsg.hand"
 MANNERLY = "after a clean end nothing is counted, and all that came back is known"
+FENCED = "nothing of a former owner is acknowledged, and it spoils nothing of the new one"
 TIMED = "a start takes the wall clock for no earlier than the newest commit"
 
+COMMITS = ("add", "exchange", "deliver")  # in which another process may take over
 ANY = tuple(f"q{place}" for place in range(QUEUES))
 SECOND = 1_000_000
 
@@ -90,6 +101,9 @@ class Run:
     broken: PromiseBroken | None = (
         None  # while a commit was on its way, whose writer has made an error of its own of it
     )
+    former: Unattended | None = None  # the process that had the directory before, and lives
+    overtaken: list[Change] | None = None  # what it had on its way when it stood still in this step
+    waiting: Waiting = field(init=False)
     is_note_lost: bool = False  # what is in hand could not be noted for this opening
     wall_max: int = 0
     wall_written: int = 0  # when the newest commit that was acknowledged was begun, or before
@@ -97,9 +111,18 @@ class Run:
 
     def __post_init__(self) -> None:
         self.model = Model(self.clocks)
+        self.waiting = Waiting(self.seen, self.model, self._committing)
+        self.waiting.check_handed, self.waiting.enter_hand = self._check_handed, self._enter_hand
         self.disk.tell_time(lambda: self.clocks.wall / 1e6, lambda _: None)
 
     def play(self, script: Script) -> None:
+        with sleeping_here(lambda: self.clocks.steady):
+            try:
+                self._play(script)
+            finally:
+                self.waiting.abandon()
+
+    def _play(self, script: Script) -> None:
         for step in script:
             self.seen.steps += 1
             self._take(step)
@@ -116,16 +139,20 @@ class Run:
         self.wall_max = max(self.wall_max, self.clocks.wall)
         try:
             self._do(step)
+            if self.database is not None and self.overtaken is None:
+                self.waiting.settle(is_exact=isinstance(step, Add | Release), hurries=isinstance(step, GoOn))
         except Killed as where:
             self._crash(str(where))
         except (JournalError, OSError):
             has_failed = self.database is not None and self.database.group.failure is not None
-            if not self.disk.failed and not has_failed:
+            if self.overtaken is None and not self.disk.failed and not has_failed:
                 raise
             try:
-                self._fail()
+                if self.overtaken is None or self.database is None:
+                    self._fail()
             except Killed as where:
                 self._crash(str(where))
+        self.overtaken = None
         self.is_note_lost |= bool(self.disk.failed)  # all other calls tell their callers
         self.disk.failed.clear()
 
@@ -142,6 +169,13 @@ class Run:
                 self.clocks.wall += round(seconds * SECOND)
                 if self.database is not None:
                     self._catch_up(self.database)
+                    if self.model.waits:
+                        self._look_in_time(self.database)
+            case TakeOver(after):
+                if not after:
+                    self._take_over()
+                else:
+                    self._arm_takeover(after)
             case Reopen():
                 self._close()
                 self.opening = step
@@ -153,6 +187,11 @@ class Run:
     def _options(self) -> Options:
         opening = self.opening
         most = opening.attempts_max
+        limited = {
+            ANY[0]: QueueOptions(max_messages=opening.messages_max) if opening.messages_max else None,
+            ANY[1]: QueueOptions(max_bytes=opening.bytes_max) if opening.bytes_max else None,
+            QUEUE_OF_DEAD: QueueOptions(max_messages=1) if opening.messages_max else None,  # which refuses no move
+        }
         return Options(
             max_data_file_size=opening.size,
             cleanup_interval=0,
@@ -160,6 +199,8 @@ class Run:
             steady=lambda: self.clocks.steady,
             max_attempts=most or None,
             dead_letter=QUEUE_OF_DEAD if most else None,
+            queues={queue: given for queue, given in limited.items() if given is not None},
+            is_shared=self.former is not None,  # else no other process can be at work
             chance=lambda bits: next(self.bits) % (1 << bits),
             sleep=lambda _: None,
         )
@@ -193,6 +234,7 @@ class Run:
         self.owner = database._ownership.number
         self.end = "killed"  # where it is, meanwhile
         database.close()
+        self.waiting.end()
         self._acknowledge(())
         self.end = "clean"
 
@@ -201,12 +243,13 @@ class Run:
         faults = [fault_name(fault) for fault in self.disk.failed]
         self.disk.failed.clear()
         self.disk.faults.clear()
-        database, self.database = self.database, None
+        database, self.database, self.former = self.database, None, None
         if database is not None:
             self.pending.append(Change(tells=True))
             self.end = "killed"
             with contextlib.suppress(JournalError):
                 database.close()
+        self.waiting.abandon()
         self.end = "failed"
         self.disk.before_change = None
         for fault in faults:
@@ -217,6 +260,80 @@ class Run:
         self.seen.changes += self.disk.steps
         return self.disk.restart()
 
+    # Another process.
+
+    def _take_over(self) -> None:
+        """Let another process open the directory while this one lives."""
+        if self.database is None:
+            return
+        self.waiting.abandon()  # in the process that they are of, which lives on without them
+        self.former, self.database, self.end = self.database, None, "taken over"
+        self.disk.let_go_of_locks()
+        self.seen.met["paused owner", self.operation, "running"] += 1
+        self._opened()
+
+    def _arm_takeover(self, after: int) -> None:
+        """Have another process take over while this one stands before a change of a commit."""
+        at = self.disk.steps + after
+
+        def take_over(what: str) -> None:
+            if self.disk.steps < at or self.database is None or self.operation not in COMMITS:
+                return
+            self.disk.before_change = None
+            self.overtaken = list(self.pending)
+            self._take_over()
+
+        self.disk.before_change = take_over
+
+    def _let_former(self, what: int) -> None:
+        """Let the process that had the directory before do something: nothing durable comes of it."""
+        former = self.former
+        if former is None:
+            return
+        self.seen.checked[FENCED] += 1
+        done: object = None
+        with contextlib.suppress(JournalError, OSError):
+            done = self._done_by(former, what)
+        if done:
+            raise PromiseBroken(f"{FENCED}\nit was told {done}, of {what}")
+        self._check_noted(self.disk)
+
+    def _done_by(self, former: Unattended, what: int) -> object:
+        """Do it, and return what counts as an acknowledgement."""
+        mine = list(former._ledger.taken)
+        match what:
+            case 0 | 1:
+                former.take(ANY[what], lease=20.0)
+            case 2 if mine:
+                return former.deliver(mine[0])
+            case 3 if mine:
+                former.release(mine[-1])
+            case 4:
+                has_news = bool(former._ledger.index.returned.changed)
+                former._returns.write()
+                return has_news
+            case 5:
+                self.former = None
+                former.close()
+            case 6:
+                former.cleanup(compact=True)
+            case 7:
+                former.vouch()
+            case _:
+                return former.add(ANY[0], b"too late")
+        return None
+
+    def _check_overtaken(self, numbers: Sequence[int]) -> None:
+        """Check that a commit that was acknowledged though another process took over is there for that one."""
+        assert self.overtaken is not None
+        self.seen.checked[FENCED] += 1
+        given = iter(numbers)
+        for change in self.overtaken:
+            new = [(item.name, next(given)) for item in change.added]
+            are_there = all(name in self.model.items and self.model.items[name].number == n for name, n in new)
+            if not are_there or any(name in self.model.items for name in change.removed):
+                raise PromiseBroken(f"{FENCED}\n{change} was acknowledged, with {numbers}")
+
     def _crash(self, where: str) -> None:
         """Go on with what the end of the machine, or of the process, leaves."""
         step, self.armed = self.armed, None
@@ -224,7 +341,8 @@ class Run:
         before, was_open = self.disk, self.database is not None
         if self.database is not None:
             self.database._handing.abandon()  # what is left of a loop gives nothing back any more
-        self.database = None
+        self.waiting.abandon()
+        self.database = self.former = None
         self.seen.changes += before.steps
         is_idle = where == "now"
         if was_open and is_idle and isinstance(step, Death):
@@ -264,7 +382,7 @@ class Run:
         there = {item.number for item in self.model.items.values()}
         found = [number for number in found if number in there]  # what is gone counts nothing, and stays noted
         held = [item.number for item in self.model.in_hand()]
-        if found != held and not (not held and owner != self.owner):
+        if (found if owner == self.owner else []) != held:
             raise PromiseBroken(f"{NOTED}\nin hand are {held}, the file of owner {owner} has {found}")
 
     def _check_start(self, model: Model, database: Unattended, noted: tuple[int, list[int]]) -> None:
@@ -282,6 +400,7 @@ class Run:
             raise PromiseBroken(f"{STANDS}\nfound {found}\nnot   {expected}\non its way {self.pending}")
         told = self._check_told(model, database, before, noted)
         model.attempts_max = self.opening.attempts_max
+        model.limits = {ANY[0]: Limit(messages=self.opening.messages_max), ANY[1]: Limit(bytes=self.opening.bytes_max)}
         model.begin(told, newest)
         model.catch_up()
         self._check_listed(model, database)
@@ -359,8 +478,12 @@ class Run:
 
     def _acknowledge(self, numbers: Sequence[int]) -> None:
         """Enter that what was on its way has happened."""
+        if self.overtaken is not None:
+            self._check_overtaken(numbers)
+            return
         given = iter(numbers)
         for change in self.pending:
+            self.waiting.is_room_due |= bool(change.removed or change.moved)
             self.model.apply(change, [next(given) for _ in (*change.added, *change.moved)])
             if change.added or change.removed or change.moved:
                 self.wall_written = self.wall_begun
@@ -372,7 +495,11 @@ class Run:
         self.pending = [change]
         numbers: list[int] = []
         yield numbers
-        self._acknowledge(numbers)
+        if len(numbers) < len(change.added) + len(change.moved):  # it was refused, or waits
+            assert not numbers, f"{numbers} for {change}"
+            self.pending = []
+        else:
+            self._acknowledge(numbers)
 
     # What callers do.
 
@@ -384,6 +511,10 @@ class Run:
                 self._hand_out(database, step)
             case TakeFor():
                 self._take_for(database, step)
+            case TakeInTurn() | AddInTurn() | GiveUp() | GoOn():
+                self._wait(database, step)
+            case Former(what):
+                self._let_former(what)
             case Extend() | Deliver() | Release() | Exchange():
                 if (item := self._held(step.place)) is not None:
                     self._settle_one(database, item, step)
@@ -391,6 +522,23 @@ class Run:
                 self._requeue(database, place)
             case _:
                 self._tend(database, step)
+
+    def _wait(self, database: Unattended, step: Step) -> None:
+        """Have a caller wait, or interrupt one that does."""
+        match step:
+            case TakeInTurn(queue):
+                self.waiting.take(database, step, ANY if step.is_of_any else (self._name(queue),))
+            case AddInTurn(queue):
+                items = [self.model.add(f"q{queue}", bytes(step.size), Terms()) for _ in range(step.count)]
+                self.waiting.add(database, step, f"q{queue}", items)
+            case GiveUp(place):
+                self.waiting.give_up(place)
+            case _:
+                """Slow callers go on at the end of the step."""
+
+    @staticmethod
+    def _name(queue: int) -> str:
+        return QUEUE_OF_DEAD if queue == QUEUES else f"q{queue}"
 
     def _settle_one(self, database: Unattended, item: Item, step: Extend | Deliver | Release | Exchange) -> None:
         """Do something with a message that is in hand."""
@@ -412,6 +560,8 @@ class Run:
                 self.wall_max = max(self.wall_max, self.clocks.wall)
                 self._catch_up(database)
                 self._look_in_time(database)
+                self.waiting.settle()
+                self.waiting.look()
             case DeleteExpired():
                 self._end_expired(database)
             case CleanUp(compact):
@@ -442,14 +592,28 @@ class Run:
             "group": f"g{step.group}" if step.group else None,
         }
         items = [self.model.add(queue, size, terms) for _ in range(step.count)]
+        refusal = None
+        self.seen.checked[LIMITED] += 1
+        expected = self._refusal_of(queue, items)
         with self._committing(Change(added=items)) as numbers:
-            if step.count == 1:
-                numbers.append(int(database.add(queue, items[0].payload, **given)))
-            else:
-                numbers += database.add_many(queue, [item.payload for item in items], **given)
+            try:
+                if step.count == 1:
+                    numbers.append(int(database.add(queue, items[0].payload, **given)))
+                else:
+                    numbers += database.add_many(queue, [item.payload for item in items], **given)
+            except (QueueFull, LimitExceeded) as failure:
+                refusal = type(failure)
+        if refusal is not expected:
+            raise PromiseBroken(f"{LIMITED}\n{len(items)} of {queue} got {numbers}, {refusal}, and not {expected}")
+
+    def _refusal_of(self, queue: str, items: Sequence[Item]) -> type[JournalError] | None:
+        """Return what an add that does not wait is refused with, None where there is room."""
+        if self.model.is_over_limit(queue, len(items), sum(len(item.payload) for item in items)):
+            return LimitExceeded
+        return None if self.model.has_room(queue, items) else QueueFull
 
     def _hand_out(self, database: Unattended, step: Take) -> None:
-        queue = QUEUE_OF_DEAD if step.queue == QUEUES else f"q{step.queue}"
+        queue = self._name(step.queue)
         queues = ANY if step.is_of_any else (queue,)
         lease = step.lease or None
         if step.count > 1:
@@ -476,6 +640,11 @@ class Run:
         if message is None:
             return None
         item = self.model.items[int(message.payload[:8])]
+        self._enter_hand(item, message, lease)
+        return item
+
+    def _enter_hand(self, item: Item, message: Message, lease: float | None) -> None:
+        """Check what a message says of itself, and note in whose hands it is."""
         if (message.payload, message.queue, message.number) != (item.payload, item.queue, item.number):
             raise PromiseBroken(f"{HANDED}\n{message} is not {item}")
         self.seen.checked[COUNTED] += 1
@@ -483,7 +652,6 @@ class Run:
             raise PromiseBroken(f"{COUNTED}\n{message} came back {message.attempts} times, and not as {item} says")
         until = None if lease is None else self.clocks.steady + round(lease * SECOND)
         item.hand = Hand(message, until)
-        return item
 
     def _take_for(self, database: Unattended, step: TakeFor) -> None:
         queue, lease = f"q{step.queue}", step.lease or None
@@ -517,7 +685,7 @@ class Run:
         self._acknowledge(())
 
     def _held(self, place: int) -> Item | None:
-        held = self.model.in_hand()
+        held = [item for item in self.model.in_hand() if item.hand is not None and item.hand.receipt is not None]
         return held[place % len(held)] if held else None
 
     def _is_over(self, item: Item) -> bool:
@@ -552,12 +720,14 @@ class Run:
         has_lease = item.hand.until is not None and not step.is_by_number
         self.pending = [Change(removed=[item.name])]
         is_over = has_lease and self._is_over(item)
-        if has_lease and not is_over and step.seconds and self.armed is None and not self.disk.faults:
+        is_free = self.armed is None and not self.disk.faults and self.disk.before_change is None
+        if has_lease and not is_over and step.seconds and is_free:
             self.disk.before_change = lambda what: self._let_pass(database, item, step.seconds)
         try:
             is_taken = self._check_refused(item, lambda: database.deliver(given), may_be_over=is_over)  # type: ignore[arg-type]
         finally:
-            self.disk.before_change = None
+            if is_free:
+                self.disk.before_change = None
             if self.broken is not None:
                 raise self.broken
         if is_taken:
@@ -574,7 +744,9 @@ class Run:
         hand, item.hand = item.hand, Hand(item.hand.receipt, None)  # type: ignore[union-attr]
         self.model.advance()
         try:
-            self._check_handed(item.queue, database.take(item.queue, lease=20.0), 20.0)
+            message = database.take(item.queue, lease=20.0)
+            self.waiting.note(is_exact=False)
+            self._check_handed(item.queue, message, 20.0)
         except PromiseBroken as broken:
             self.broken = broken
             raise
@@ -595,14 +767,26 @@ class Run:
         has_lease = item.hand.until is not None
         self.pending = [Change(added=[new], removed=[item.name])]
         numbers: list[int] = []
+        fits = self.model.has_room(queue, [new], [item])
 
         def commit() -> None:
-            with database.commit() as block:
-                block.deliver(receipt)  # type: ignore[arg-type]
-                block.add(queue, new.payload)
-            numbers.extend(block.numbers)
+            with contextlib.suppress(QueueFull):
+                with database.commit() as block:
+                    block.deliver(receipt)  # type: ignore[arg-type]
+                    block.add(queue, new.payload)
+                numbers.extend(block.numbers)
 
         if self._check_refused(item, commit, may_be_over=has_lease):
+            self._check_fits(fits, numbers, f"an exchange of {item} for {new}")
+        else:
+            self.pending = []
+
+    def _check_fits(self, fits: bool, numbers: Sequence[int], what: str) -> None:
+        """Check that a block was refused where there was no room, and only there."""
+        self.seen.checked[LIMITED] += 1
+        if fits != bool(numbers):
+            raise PromiseBroken(f"{LIMITED}\n{what} got {list(numbers)}, though {fits=}")
+        if numbers:
             self._acknowledge(numbers)
         else:
             self.pending = []
@@ -613,8 +797,11 @@ class Run:
             return
         item = dead[place % len(dead)]
         origin = database.read(item.number).properties["dead-letter.queue"]
-        with self._committing(Change(moved={item.name: origin})) as numbers:
-            numbers += database.requeue([item.number])
+        self.pending, numbers = [Change(moved={item.name: origin})], []
+        fits = self.model.has_room(origin, [item])
+        with contextlib.suppress(QueueFull):
+            numbers = database.requeue([item.number])
+        self._check_fits(fits, numbers, f"{item}, which goes back,")
 
     # What time brings.
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from tests.simulation.queues.steps import (
     Add,
+    AddInTurn,
     CleanUp,
     Death,
     DeleteExpired,
@@ -12,6 +13,9 @@ from tests.simulation.queues.steps import (
     Exchange,
     Extend,
     Fail,
+    Former,
+    GiveUp,
+    GoOn,
     Jump,
     Look,
     Pass,
@@ -21,6 +25,8 @@ from tests.simulation.queues.steps import (
     Requeue,
     Take,
     TakeFor,
+    TakeInTurn,
+    TakeOver,
 )
 from tests.simulation.world import Script, Step
 
@@ -41,6 +47,8 @@ class _Writer:
         self._chance = chance
         self._has_groups = chance.random() < 0.6
         self._has_times = chance.random() < 0.7
+        self._has_limits = chance.random() < 0.5
+        self._has_waits = chance.random() < 0.6
 
     def script(self) -> Script:
         chance = self._chance
@@ -51,7 +59,9 @@ class _Writer:
         return [*steps, *(self._work() for _ in range(6)), Look()]
 
     def _reopen(self) -> Reopen:
-        return Reopen(self._chance.choice((0, 1, 2, 2, 3)), self._chance.choice((7680, 12584)))
+        chance = self._chance
+        messages, size = (chance.choice((0, 2, 4)), chance.choice((0, 800, 1600))) if self._has_limits else (0, 0)
+        return Reopen(chance.choice((0, 1, 2, 2, 3)), chance.choice((7680, 12584)), messages, size)
 
     def _work(self) -> Step:
         chance = self._chance
@@ -71,6 +81,10 @@ class _Writer:
             (3, lambda: CleanUp(chance.random() < 0.6)),
             (2, Look),
             (1, self._reopen),
+            (8 * self._has_waits, self._take_in_turn),
+            (5 * (self._has_waits and self._has_limits), self._add_in_turn),
+            (3 * self._has_waits, lambda: GiveUp(place)),
+            (4 * self._has_waits, GoOn),
         ]
         ((_, make),) = chance.choices(makers, [weight for weight, _ in makers])
         return make()
@@ -100,6 +114,17 @@ class _Writer:
         lease = chance.choice((0.0, 20.0))
         return TakeFor(chance.randrange(QUEUES), lease, chance.random() < 0.5, chance.random() < 0.6)
 
+    def _take_in_turn(self) -> TakeInTurn:
+        chance = self._chance
+        count, is_of_any = chance.choice(((1, False), (1, False), (1, True), (3, False)))
+        queue, wait, lease = chance.choice((0, 0, 1, DEAD)), chance.choice(SECONDS), chance.choice((0.0, *SECONDS))
+        return TakeInTurn(queue, wait, lease, count, is_of_any, chance.random() < 0.3)
+
+    def _add_in_turn(self) -> AddInTurn:
+        chance = self._chance
+        count, size = chance.choice((1, 1, 2, 3)), chance.choice((0, 200, 600))
+        return AddInTurn(chance.randrange(QUEUES), chance.choice(SECONDS), count, size, chance.random() < 0.3)
+
     def _deliver(self) -> Deliver:
         chance = self._chance
         seconds = chance.choice((0.0, 0.0, *SECONDS))
@@ -109,7 +134,14 @@ class _Writer:
 
     def _trouble(self) -> list[Step]:
         chance = self._chance
-        makers = [(5, self._power_cut), (6, self._death), (2, self._death_in_hand), (2, self._fault), (2, self._close)]
+        makers = [
+            (5, self._power_cut),
+            (6, self._death),
+            (2, self._death_in_hand),
+            (2, self._fault),
+            (2, self._close),
+            (3, self._take_over),
+        ]
         ((_, make),) = chance.choices(makers, [weight for weight, _ in makers])
         return [*make(), *([self._reopen()] if chance.random() < 0.3 else [])]
 
@@ -136,6 +168,13 @@ class _Writer:
             self._chance.choice(("write_durably", "write_durably", "sync", "write")), self._chance.randint(1, 4)
         )
         return [fault, *self._works()]
+
+    def _take_over(self) -> list[Step]:
+        """Another process takes the directory over, and this one goes on beside it."""
+        steps = [TakeOver(self._after()), *self._works()]
+        for _ in range(self._chance.randint(0, 5)):
+            steps += [Former(self._chance.randrange(9)), *self._works()]
+        return steps
 
     def _close(self) -> list[Step]:
         """A clean end, and perhaps the power goes behind it."""

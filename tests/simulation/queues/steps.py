@@ -42,6 +42,41 @@ class TakeFor:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeInTurn:
+    """A caller asks for a message, or the next few, and waits so long; a slow one goes on when `GoOn` says so."""
+
+    queue: int
+    wait: float
+    lease: float = 0.0
+    count: int = 1
+    is_of_any: bool = False
+    is_slow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddInTurn:
+    """A caller adds messages of one queue in one commit, and waits so long for room."""
+
+    queue: int
+    wait: float
+    count: int = 1
+    size: int = 0
+    is_slow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """An interrupt comes to a caller that waits, or that has what it waits for and has not gone on yet."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """Slow callers that have what they wait for go on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Extend:
     place: int
     seconds: float
@@ -113,6 +148,8 @@ class Reopen:
 
     attempts_max: int = 0  # 0: messages come again for ever
     size: int = 7680
+    messages_max: int = 0  # that the first queue may hold; 0: as many as there are
+    bytes_max: int = 0  # likewise the second
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +175,20 @@ class Fail:
     verb: str
     nth: int
     code: int = errno.EIO
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Another process takes the directory over while this one lives.
+
+    At once for 0, else while this one stands still before the n-th change from here on, where that is of a commit.
+    """
+
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """The process that had the directory before goes on as if it had it still."""
+
+    what: int
