@@ -3,6 +3,9 @@
 Every method may be called from any thread; commits of many threads share syncs. Names are 1 to 255 bytes of
 UTF-8, properties and values at most 64 KiB, a commit at most 1 GiB + 1 MiB and a million operations.
 
+A name with an underscore is for the layers of the engine and of the broker, which share one package: `dir()` of what a
+user holds shows nothing that the reference does not name.
+
 After a fork the child's copy of every open database is closed: the directory stays the parent's.
 
 A database that failed, opened again in the same process: what it had not acknowledged is cut.
@@ -126,21 +129,21 @@ class MessageDatabase:
         self._disk = disk
         self._ownership = started.ownership
         started.index.settle_terms(options.clock())
-        self._consumers = Consumers(started.index, options.dead_letters(), options.moment)
-        limits = options.limits()
+        self._consumers = Consumers(started.index, options._dead_letters(), options._moment)
+        limits = options._limits()
         if limits is None:
-            self._ledger = Ledger(started.index, self._consumers, options.ahead)
+            self._ledger = Ledger(started.index, self._consumers, options._ahead)
             encoder = Encoder(self._ledger, options.max_message_size)
-            self.drafting = Drafting(self._ledger, encoder, options.clock, options.moment)
+            self._drafting = Drafting(self._ledger, encoder, options.clock, options._moment)
         else:
-            self._ledger = ledger = LimitedLedger(started.index, self._consumers, options.ahead, limits)
+            self._ledger = ledger = LimitedLedger(started.index, self._consumers, options._ahead, limits)
             encoder = Encoder(self._ledger, options.max_message_size)
-            self.drafting = LimitedDrafting(ledger, encoder, options.clock, options.moment)
+            self._drafting = LimitedDrafting(ledger, encoder, options.clock, options._moment)
         self._ledger.follow_clock()
-        self._encode = self.drafting.encode
+        self._encode = self._drafting.encode
         self._files = Files(disk, directory)
         clocks = options.clock, options.steady or steady_clock
-        self._returns = Returns(self._ledger, self._encode, self.write, self.read, clocks)
+        self._returns = Returns(self._ledger, self._encode, self._write, self.read, clocks)
         self._handing = Handing(
             ledger=self._ledger,
             check=lambda: self._readable,
@@ -150,13 +153,13 @@ class MessageDatabase:
             steady=clocks[1],
         )
         self._first_sequence = started.opening.next_sequence  # no file of ours is older
-        self._journal = Journal(disk, directory, started.opening, options.journal())
-        self.group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours, self._ownership.witness)
-        self._consumers.is_idle = lambda: self.group.is_idle
-        self._holds = Holds(self._ledger, self._consumers, self.write)
+        self._journal = Journal(disk, directory, started.opening, options._journal())
+        self._group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours, self._ownership.witness)
+        self._consumers.is_idle = lambda: self._group.is_idle
+        self._holds = Holds(self._ledger, self._consumers, self._write)
         context = CleanupContext(
-            state=self.state,
-            write=self.write,
+            state=self._state,
+            write=self._write,
             holding=self._holds,
             journal=self._journal,
             options=options,
@@ -164,7 +167,7 @@ class MessageDatabase:
         )
         self._cleanup = Cleanup(context)
         self._slow_syncs = SlowSyncs(
-            options.slow_sync, lambda: self.group.waiting_since, str(directory), options.on_slow_sync
+            options.slow_sync, lambda: self._group.waiting_since, str(directory), options.on_slow_sync
         )
         self._maintenance = Maintenance(
             maintain=self._maintain,
@@ -172,7 +175,7 @@ class MessageDatabase:
             vouch=self._vouch,
             needs_vouching=lambda: self._journal.needs_vouching,
             renew=self._ownership.renew,
-            taken_over=self.group.fence,
+            taken_over=self._group.fence,
             clean_up=self._clean_up,
             make_room=self._make_room,
             needs_room=lambda: self._needs_room,
@@ -214,17 +217,17 @@ class MessageDatabase:
         `max_data_file_size` and a little more of the disk (52 MB by default). After a crash the message numbers go on
         2^31 higher, so that no number is given twice. Keep numbers in 8 bytes.
         """
-        chosen = Options.chosen(options, named)
+        chosen = Options._chosen(options, named)
         if not callable(progress):
             raise TypeError(f"progress must be a function, not {shown(progress)}")
         if disk is not None and not callable(getattr(disk, "open_lock", None)):
             raise TypeError(f"disk must be a Disk, not {shown(disk)}")
         disk, path = disk or RealDisk(), place.directory_of(directory)
-        return cls.begun(disk, path, chosen, start(disk, path, chosen.recovery(progress)))
+        return cls._begun(disk, path, chosen, start(disk, path, chosen._recovery(progress)))
 
     @classmethod
-    def begun(cls, disk: Disk, directory: Path, options: Options, started: StartResult) -> "MessageDatabase":
-        """Return the database of a directory that was started. For the layers of the engine itself."""
+    def _begun(cls, disk: Disk, directory: Path, options: Options, started: StartResult) -> "MessageDatabase":
+        """Return the database of a directory that was started."""
         database = cls.__new__(cls)
         database._begin(disk, directory, options, started)
         for note in database.recovery.notes:
@@ -232,7 +235,7 @@ class MessageDatabase:
         database._index.write()
         try:
             if (options.is_shared or options.passing is not None) and started.ownership.number > 1:
-                database.group.begin_file()
+                database._group.begin_file()
             database._holds.settle(disk, directory)
             database._begin_again()
         except BaseException:
@@ -240,12 +243,12 @@ class MessageDatabase:
             raise
         try:
             database.cleaned_at_start = database._cleanup.at_start()
-            if database.is_full and database.cleaned_at_start.freed_bytes:
+            if database._is_full and database.cleaned_at_start.freed_bytes:
                 database._journal.maintain()
         except JournalError as failure:
             _log.warning("clean-up at start: %s", failure)
         if started.index.terms is not None:
-            database.check_open()  # so that what expires is deleted though nobody commits
+            database._check_open()  # so that what expires is deleted though nobody commits
         with contextlib.suppress(JournalError):  # then the next start tells it again
             findings.handed_over(disk, directory, started.kept)
         return database
@@ -285,14 +288,14 @@ class MessageDatabase:
         """Do what closing is; where an interrupt has cut it off, the next close does the rest."""
         self._handing.end()
         self._maintenance.stop()
-        known = self.group.failure
+        known = self._group.failure
         try:
-            if self.group.failure is None:
-                self._returns.write(self.group.commit)
-            if self._journal.needs_vouching and self.group.failure is None:
-                self.group.commit(CommitBuilder().draft())
-            self.group.end(self._end)
-            closed = self._journal.close(seal=self.group.failure is self._end and self._ownership.is_surely_ours())
+            if self._group.failure is None:
+                self._returns.write(self._group.commit)
+            if self._journal.needs_vouching and self._group.failure is None:
+                self._group.commit(CommitBuilder().draft())
+            self._group.end(self._end)
+            closed = self._journal.close(seal=self._group.failure is self._end and self._ownership.is_surely_ours())
             if closed is not None:
                 self._ownership.witness_end(closed)
         finally:
@@ -301,7 +304,7 @@ class MessageDatabase:
             self._files.close()
             self._ownership.close()
             self._has_ended = True
-        failure = self.group.failure
+        failure = self._group.failure
         if failure is not known and failure is not None and not isinstance(failure, JournalError | OSError):
             raise failure  # a signal's handler raised it while the last commit was written
 
@@ -320,16 +323,16 @@ class MessageDatabase:
 
     # Writing.
 
-    def write(self, draft: Draft) -> Draft:
-        """Commit a draft, and return it, or raise its failure. For the layers of the engine itself."""
+    def _write(self, draft: Draft) -> Draft:
+        """Commit a draft, and return it, or raise its failure."""
         if not self._is_ready:
-            self.check_open()
-        self.group.commit(draft)
+            self._check_open()
+        self._group.commit(draft)
         if draft.failure is not None:
             raise draft.failure
         return draft
 
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         """Raise DatabaseClosed after close, and start maintenance before the first commit."""
         if self._is_closed:
             raise self._closed()
@@ -347,35 +350,33 @@ class MessageDatabase:
         self._index.write(self._journal.low_water)
 
     @property
-    def is_full(self) -> bool:
-        """Whether the database refuses additions since the disk is full, as far as it knows. For the layers above."""
+    def _is_full(self) -> bool:
+        """Whether the database refuses additions since the disk is full, as far as it knows."""
         return self._journal.is_full
 
     @property
     def _needs_room(self) -> bool:
         """Whether room is wanted, and a commit since the last attempt may have left something to let go of."""
-        return (self.is_full or self._is_room_wanted) and self.group.acknowledged != self._looked_for_room
+        return (self._is_full or self._is_room_wanted) and self._group.acknowledged != self._looked_for_room
 
-    def reclaim(self, patience_seconds: float = 0.0) -> bool:
+    def _reclaim(self, patience_seconds: float = 0.0) -> bool:
         """Let go of data files that hold nothing needed, or only a little. Return whether there were any.
-
-        For the layers above.
 
         You can call it while a caller waits: it takes a moment. If another clean-up is running, the call waits for it
         up to `patience_seconds`, and returns False if that one has not ended. `want_room` is for what takes longer.
         """
-        self.check_open()
+        self._check_open()
         report = self._cleanup.run_soon(patience_seconds)
         return bool(report.deleted or report.moved)
 
     @property
-    def is_cramped(self) -> bool:
-        """Whether there is no room for another data file, the reserve filled. For the layers above."""
+    def _is_cramped(self) -> bool:
+        """Whether there is no room for another data file, the reserve filled."""
         return self._cleanup.is_cramped
 
-    def want_room(self) -> None:
-        """Ask for a clean-up with compaction. It runs soon, at most once in some seconds. For the layers above."""
-        self.check_open()
+    def _want_room(self) -> None:
+        """Ask for a clean-up with compaction. It runs soon, at most once in some seconds."""
+        self._check_open()
         self._is_room_wanted = True
 
     def _make_room(self) -> None:
@@ -383,7 +384,7 @@ class MessageDatabase:
         self._is_room_wanted = False
         report = self.cleanup(compact=True)
         self._journal.maintain()
-        self._looked_for_room = self.group.acknowledged
+        self._looked_for_room = self._group.acknowledged
         if report.deleted or report.moved:
             _log.info("made room in %s: %s bytes freed", self.directory, f"{report.freed_bytes:,}")
 
@@ -393,7 +394,7 @@ class MessageDatabase:
         self._journal.maintain()
 
     def _vouch(self) -> None:
-        self.write(CommitBuilder().draft())
+        self._write(CommitBuilder().draft())
 
     def _has_expired(self) -> bool:
         """Say whether messages have expired by now. A look without the lock: the next one sees what this one misses."""
@@ -466,11 +467,11 @@ class MessageDatabase:
         """
         if delay is not None or at is not None or expires is not None or group is not None:
             message = self._encode.message(queue, payload, properties, producer_id)
-            draft = self.drafting.add_on_terms(message, new_terms(self.options.moment, delay, at, expires, group))
+            draft = self._drafting.add_on_terms(message, new_terms(self.options._moment, delay, at, expires, group))
         else:
-            draft = self.drafting.add(queue, payload, properties, producer_id)
+            draft = self._drafting.add(queue, payload, properties, producer_id)
         if wait is None:
-            self.write(draft)
+            self._write(draft)
         else:
             draft = self._write_in_turn(draft, wait)
         return Added(draft.first) if type(draft.answer) is int else added_number(draft)
@@ -502,33 +503,33 @@ class MessageDatabase:
         It raises what `add` raises, and what the iterables raise. It raises ValueError when there are more or fewer
         properties than payloads.
         """
-        draft = self.drafting.add_many(
+        draft = self._drafting.add_many(
             queue,
             payloads,
             properties,
             producer_id,
-            lambda: new_terms(self.options.moment, delay, at, expires, group),
+            lambda: new_terms(self.options._moment, delay, at, expires, group),
         )
         if draft is not None:
             if wait is None:
-                self.write(draft)
+                self._write(draft)
             else:
                 draft = self._write_in_turn(draft, wait)
         return added_numbers(draft)
 
     def _write_in_turn(self, draft: Draft, wait: float) -> Draft:
-        return write_in_turn(self._ledger, draft, waiting_seconds(wait), self.write)
+        return write_in_turn(self._ledger, draft, waiting_seconds(wait), self._write)
 
     def commit(self, *, producer_id: str | None = None) -> CommitBlock:
         """Return a block that gathers operations. When you leave the block, it commits them as a whole."""
-        return self.drafting.block(self._write_operations, producer_id)
+        return self._drafting.block(self._write_operations, producer_id)
 
     def _write_operations(self, operations: Operations) -> AddedMany:
-        draft = self.drafting.operations(operations)
+        draft = self._drafting.operations(operations)
         receipts = operations.receipts
         self._handing.settle(receipts)
         try:
-            self.write(draft)
+            self._write(draft)
         except JournalError as failure:
             if receipts:
                 self._handing.unsettle(receipts, failure)
@@ -584,7 +585,7 @@ class MessageDatabase:
             self._handing.unsettle(receipts, failure)
             raise
         for message in receipts:
-            message.holding = None
+            message._holding = None
         return count
 
     def purge(self, queue: str) -> int:
@@ -605,24 +606,24 @@ class MessageDatabase:
 
     def _purge(self, queue: str, numbers: Numbers) -> int:
         for _ in range(REMOVAL_ATTEMPTS_MAX):
-            draft = self.drafting.purge(queue, numbers)
+            draft = self._drafting.purge(queue, numbers)
             if draft is None:
                 return 0
             try:
-                self.write(draft)
+                self._write(draft)
             except StaleDraft:
                 continue
             return removed_count(draft)
         raise contended()
 
     def _remove(self, kind: Operation, numbers: Sequence[int]) -> int:
-        self.check_open()
+        self._check_open()
         for attempt in range(REMOVAL_ATTEMPTS_MAX):
-            draft = self.drafting.removal(kind, numbers, again=attempt > 0)
+            draft = self._drafting.removal(kind, numbers, again=attempt > 0)
             if draft is None:
                 return 0
             try:
-                self.write(draft)
+                self._write(draft)
             except StaleDraft:
                 continue
             return removed_count(draft)
@@ -635,8 +636,8 @@ class MessageDatabase:
 
     def drop(self, key: str) -> bool:
         """Remove a key. Returns False when the key was not there."""
-        self.check_open()
-        if not self.drafting.has_key(key):
+        self._check_open()
+        if not self._drafting.has_key(key):
             return False
         with self.commit() as block:
             block.drop(key)
@@ -883,13 +884,13 @@ class MessageDatabase:
         Durable on return.
         """
         known = None if numbers is None else message_numbers(numbers)
-        self.check_open()
+        self._check_open()
         return self._holds.let_go(known)
 
     def discard_held(self, numbers: Iterable[Number]) -> int:
         """Deliver those of these messages that are held back, because a consumer has them. Return how many, durable."""
         known = message_numbers(numbers)
-        self.check_open()
+        self._check_open()
         return sum(self.deliver_many(part) for part in self._holds.held_among(known))
 
     # Looking after it.
@@ -905,7 +906,7 @@ class MessageDatabase:
         clean-up tries again. The call raises DiskFull when there is no room to write what it moves, and DiskError.
         """
         compact, dry_run = flag(compact, "compact"), flag(dry_run, "dry_run")
-        self.check_open()
+        self._check_open()
         report = self._cleanup.run(compact=compact, dry_run=dry_run)
         if not dry_run:
             self._index.write(self._journal.low_water)
@@ -913,18 +914,18 @@ class MessageDatabase:
 
     def stats(self) -> Stats:
         """Return the figures of the database."""
-        return stats.stats(self.state(), self.syncs())
+        return stats.stats(self._state(), self._syncs())
 
-    def syncs(self) -> SyncStats:
-        """Return how long commits have waited for the disk so far. For the layers above."""
-        return stats.sync_stats(self.group.wait_counts, self.group.waited_seconds, self._slow_syncs.count)
+    def _syncs(self) -> SyncStats:
+        """Return how long commits have waited for the disk so far."""
+        return stats.sync_stats(self._group.wait_counts, self._group.waited_seconds, self._slow_syncs.count)
 
     def explain(self) -> list[FileExplanation]:
         """Say of each data file why it is still there."""
-        return stats.explain(self.state())
+        return stats.explain(self._state())
 
-    def state(self) -> queries.DatabaseState:
-        """Return the state that answers questions. For the layers of the engine itself.
+    def _state(self) -> queries.DatabaseState:
+        """Return the state that answers questions.
 
         Raises DatabaseClosed after close.
         """
@@ -952,17 +953,17 @@ class Reopening:
     """What is kept of a database that is to be opened again."""
 
     def __init__(self, database: MessageDatabase) -> None:
-        state = database.state()
+        state = database._state()
         with contextlib.suppress(JournalError):  # what could not be sealed is, by the next opening
             database.close()
         self._disk: Final = state.disk
         self._directory: Final = database.directory
         self._options: Final = database.options
         self._kind: Final = type(database)
-        self._continuing: Final = Continuation(state.owner, database.group.acknowledged, state.owner)
+        self._continuing: Final = Continuation(state.owner, database._group.acknowledged, state.owner)
 
     def attempt(self, progress: Progress = no_progress) -> MessageDatabase:
         """Open the directory again, as it was opened before; may be tried again after an error but CannotContinue."""
-        recovery = replace(self._options.recovery(progress), continuing=self._continuing)
+        recovery = replace(self._options._recovery(progress), continuing=self._continuing)
         started = start(self._disk, self._directory, recovery)
-        return self._kind.begun(self._disk, self._directory, self._options, started)
+        return self._kind._begun(self._disk, self._directory, self._options, started)

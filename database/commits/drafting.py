@@ -119,7 +119,7 @@ class Drafting:
         `is_by_queue`: the identifier stands for each queue's messages by themselves, in the order of the queues.
         """
         block = self.block(lambda _: added_numbers(None), producer_id).__enter__()
-        block.operations.is_by_queue = is_by_queue
+        block._operations.is_by_queue = is_by_queue
         return block
 
     def operations(self, operations: Operations) -> Draft:

@@ -235,7 +235,7 @@ class Handing:
                 attempts = consumers.returned.begin_at(number, message.attempts)
         if lease is not None and self.is_attended:
             self._alarm.set(until)
-        return TakenMessage.of(message, holding, attempts, has_lease=lease is not None)
+        return TakenMessage._of(message, holding, attempts, has_lease=lease is not None)
 
     def begin_again(self, in_hand: Sequence[int], hand: HandFile | None) -> None:
         """Go on where the opening before this one has stopped: with what came back, and what was in hand as it died."""
@@ -312,14 +312,14 @@ class Handing:
 
     def settle(self, receipts: Sequence[TakenMessage]) -> None:
         """Let leases end no more by time, since a commit is on its way that ends the messages. LeaseEnded."""
-        if leased := [message for message in receipts if message.has_lease]:
+        if leased := [message for message in receipts if message._has_lease]:
             self.check()
             with self.ledger.lock:
                 self._consumers.settle(leased, self.steady())
 
     def unsettle(self, receipts: Sequence[TakenMessage], failure: JournalError) -> None:
         """Let leases end again, whose commit was not written: nobody knows that where its outcome is unknown."""
-        leased = [message for message in receipts if message.has_lease]
+        leased = [message for message in receipts if message._has_lease]
         if leased and not isinstance(failure, OutcomeUnknown):
             with self.ledger.lock:
                 self._consumers.unsettle(leased)
@@ -327,10 +327,10 @@ class Handing:
 
     def is_settled_by(self, message: TakenMessage) -> bool:
         """Say whether a block that took the message delivers it at its end; `deliver` refuses what came too late."""
-        if message.holding is None:
+        if message._holding is None:
             return False  # the block has removed it
         with self.ledger.lock:
-            return self._consumers.is_held(message) or message.has_lease
+            return self._consumers.is_held(message) or message._has_lease
 
     def list_taken(self, queue: str | None) -> list[Taken]:
         """Return what is taken of a queue, or of all."""

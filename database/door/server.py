@@ -271,7 +271,7 @@ class QueueServer:
         end: "asyncio.Future[None] | None" = None,
     ) -> "Coroutine[Any, Any, Added | AddedMany]":
         """Add what a client has checked. Where `end` is done, it waits no longer for room."""
-        drafting, asked = self._database.drafting, new.terms
+        drafting, asked = self._database._drafting, new.terms
         if kind == Kind.ADD_MANY:
             many = drafting.add_many(
                 new.queue,
@@ -367,7 +367,7 @@ def serve_queue(database: MessageDatabase | AsyncMessageDatabase, path: str | Pa
     if not isinstance(database, MessageDatabase):
         raise TypeError(f"database must be an open MessageDatabase or AsyncMessageDatabase, not {shown(database)}")
     found = address.socket_path(path)
-    database.check_open()
+    database._check_open()
     server = QueueServer.__new__(QueueServer)
     server._begin(database, found, is_async=is_async)
     return server

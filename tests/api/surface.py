@@ -72,13 +72,6 @@ APART: Mapping[str, Mapping[str, str]] = {
     "MessageDatabase": {
         "open": "a step of its own: with each option, right and wrong",
         "close": "a step of its own",
-        "begun": "for the layers of the engine",
-        "write": "for the layers of the engine",
-        "check_open": "for the layers of the engine",
-        "syncs": "for the layers of the engine",
-        "state": "for the layers of the engine",
-        "reclaim": "for the layers of the engine",
-        "want_room": "for the layers of the engine",
         "commit": "a step of its own: a block",
         "consume": "it waits for ever: tests/database/consumers/test_waiting.py",
         "taking": "a block that waits: likewise",
@@ -93,7 +86,7 @@ APART: Mapping[str, Mapping[str, str]] = {
         "taking": "a block that waits: likewise",
         "extend": "it asks for a receipt: tests/database/consumers/test_leases.py",
     },
-    "CommitBlock": {"ended": "for the layers of the engine"},
+    "CommitBlock": {},
     "AsyncCommitBlock": {},
     "DatabaseView": {
         "open": "a step of its own: after each close",

@@ -152,13 +152,13 @@ def test_what_is_known_of_a_message_ends_with_it_in_the_same_commit(ends: str, p
         db.release(take(db))
         db._returns.write()
         assert keys(db) == [key_of(number)]
-        message, commits = take(db), db.group.acknowledged
+        message, commits = take(db), db._group.acknowledged
         if ends == "block":
             with db.commit() as commit:
                 commit.deliver(message)
         else:
             getattr(db, ends)([message] if "many" in ends else message)
-        assert (keys(db), db.group.acknowledged) == ([], commits + 1)
+        assert (keys(db), db._group.acknowledged) == ([], commits + 1)
         assert not db._ledger.index.returned.entries
     with place.open() as db:
         assert take(db).attempts == 0
@@ -169,14 +169,14 @@ def test_what_came_back_is_written_within_a_second_and_in_one_commit(db: Message
     for message in db.take_many("q", 20):
         db.release(message)
     place.pass_by(0.999_999)
-    before = db.group.acknowledged
+    before = db._group.acknowledged
     settled(db)
     assert not keys(db)
     place.pass_by(0.000_001)
     settled(db)
-    assert len(keys(db)) == 20 and db.group.acknowledged == before + 1
+    assert len(keys(db)) == 20 and db._group.acknowledged == before + 1
     settled(db)
-    assert db.group.acknowledged == before + 1, "what is written is not written again"
+    assert db._group.acknowledged == before + 1, "what is written is not written again"
 
 
 def test_a_message_that_is_given_back_with_a_delay_stays_away_so_long(db: MessageDatabase, place: Place) -> None:

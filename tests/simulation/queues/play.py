@@ -119,7 +119,7 @@ class Run:
         except Killed as where:
             self._crash(str(where))
         except (JournalError, OSError):
-            has_failed = self.database is not None and self.database.group.failure is not None
+            has_failed = self.database is not None and self.database._group.failure is not None
             if not self.disk.failed and not has_failed:
                 raise
             try:
@@ -638,7 +638,7 @@ class Run:
         """Let the database do it, and enter what became of what was on its way."""
         database._handing.look()
         database._returns.write()
-        if self.disk.failed and database.group.failure is not None:
+        if self.disk.failed and database._group.failure is not None:
             raise CommitFailed
         places = {int(message.payload[:8]): message.number for message in database.undelivered(QUEUE_OF_DEAD)}
         moved = [name for change in self.pending for name in change.moved]
