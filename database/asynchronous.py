@@ -471,7 +471,14 @@ class AsyncMessageDatabase:
         draft, receipts = self._database._drafting.operations(operations), operations.receipts
         self._handing.settle(receipts)
         try:
-            await self._commit(draft)
+            for _ in range(REMOVAL_ATTEMPTS_MAX):
+                try:
+                    await self._commit(draft)
+                    break
+                except StaleDraft:  # a message that it ends has come back since it was drafted
+                    draft = self._database._drafting.operations(operations)
+            else:
+                raise contended()
         except JournalError as failure:
             self._handing.unsettle(receipts, failure)
             raise

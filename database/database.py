@@ -55,7 +55,14 @@ from oms_journal.database.commits.terms import Time, new_terms
 from oms_journal.database.consumers.consumers import Consumers, Taken, TakenMessage, leased_message, receipts_of
 from oms_journal.database.consumers.consuming import Consuming, Taking
 from oms_journal.database.consumers.dead_letters import requeued
-from oms_journal.database.consumers.hand_file import HandFile, forget, in_hand
+from oms_journal.database.consumers.hand_file import (
+    COUNTED_KEY,
+    NOTHING_LEFT,
+    HandFile,
+    decode_counted,
+    forget,
+    in_hand,
+)
 from oms_journal.database.consumers.handing import Handing
 from oms_journal.database.consumers.returns import EXPIRED_MAX, Returns
 from oms_journal.database.consumers.waiting import delay_seconds, lease_microseconds, queue_names, waiting_seconds
@@ -65,9 +72,9 @@ from oms_journal.database.maintenance import Maintenance, SlowSyncs
 from oms_journal.database.options import NamedOptions, Options, steady_clock
 from oms_journal.database.reading import Files, read_known, read_one
 from oms_journal.database.stats import CleanupReport, FileExplanation, Stats, SyncStats
-from oms_journal.index.table import MessageLocation, Numbers
+from oms_journal.index.table import NUMBER_MAX, MessageLocation, Numbers
 from oms_journal.journal.disk import Disk, RealDisk
-from oms_journal.journal.errors import CannotContinue, Contention, DatabaseClosed, JournalError
+from oms_journal.journal.errors import CannotContinue, Contention, DatabaseClosed, JournalError, MessageDamaged
 from oms_journal.journal.format.frames import OPERATIONS_MAX
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.message import Message
@@ -257,10 +264,21 @@ class MessageDatabase:
         """Go on with what came back to the opening before this one, and with what was in hand where it died."""
         disk, directory, owner = self._disk, self.directory, self._ownership.number
         if not self._consumers.dead_letters.count_attempts:
-            self._handing.begin_again((), None)
-        else:
-            self._handing.begin_again(in_hand(disk, directory, owner - 1), HandFile(disk, directory, owner))
-            forget(disk, directory)  # what it said is in the journal by now
+            self._handing.begin_again(NOTHING_LEFT, None)  # the file stays for the next opening that counts attempts
+            return
+        left = in_hand(disk, directory, owner)
+        if left.owner and left.owner <= self._counted_owner():
+            left = NOTHING_LEFT
+        self._handing.begin_again(left, HandFile(disk, directory, owner))
+        forget(disk, directory)  # what it said is in the journal by now
+
+    def _counted_owner(self) -> int:
+        """Return the owner number of the last opening whose death was counted; of any, where that cannot be read."""
+        try:
+            return decode_counted(queries.get(self._ledger, self._files, COUNTED_KEY))
+        except MessageDamaged as failure:
+            _log.warning("%s: it may tell of a death that was not counted", failure)
+            return NUMBER_MAX
 
     def __enter__(self) -> "MessageDatabase":
         return self
@@ -529,12 +547,22 @@ class MessageDatabase:
         receipts = operations.receipts
         self._handing.settle(receipts)
         try:
-            self._write(draft)
+            try:
+                self._write(draft)
+            except StaleDraft:
+                draft = self._write_anew(operations)
         except JournalError as failure:
             if receipts:
                 self._handing.unsettle(receipts, failure)
             raise
         return added_numbers(draft)
+
+    def _write_anew(self, operations: Operations) -> Draft:
+        """Write what was gathered, where a message that it ends has come back since it was drafted."""
+        for _ in range(REMOVAL_ATTEMPTS_MAX):
+            with contextlib.suppress(StaleDraft):
+                return self._write(self._drafting.operations(operations))
+        raise contended()
 
     def deliver(self, number: Number) -> bool:
         """Note that a consumer has acknowledged a message. You name it by its number, or pass the message.
@@ -856,7 +884,8 @@ class MessageDatabase:
         seconds, also over a restart. `reason` says why, in at most 1,000 bytes of UTF-8: a longer one is cut. A message
         with `max_attempts` attempts goes to the dead letters, with its reason.
 
-        The journal says so with a commit within a second. Raises LeaseEnded for a message whose lease has ended.
+        The journal says so with the next commit, or within a second. Raises LeaseEnded for a message whose lease has
+        ended.
         """
         return self._handing.release(number, delay_seconds(delay), plain_text(reason, "reason"))
 

@@ -139,6 +139,8 @@ class Drafting:
         removed = [*zip(repeat(Operation.DELIVER), unit.delivered), *zip(repeat(Operation.DELETE), unit.deleted)]
         if len(removed) > RANGES_MAX or not all(map(_is_key, chain(puts, drops))):
             return None
+        if removed and self.ledger.index.returned.entries:
+            return None  # what is known of them ends in the same commit
         runs: Sequence[Run] = ()
         if unit.payloads:
             template, payloads, sizes = self.encode.queue(unit.queue), unit.payloads, list(map(len, unit.payloads))

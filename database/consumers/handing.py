@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from oms_journal.database.arguments import Number, message_number
 from oms_journal.database.commits.ledger import Ledger
 from oms_journal.database.consumers.consumers import AWAY, Taken, TakenMessage, Waiter
-from oms_journal.database.consumers.hand_file import HandFile
+from oms_journal.database.consumers.hand_file import HandFile, LeftInHand
 from oms_journal.database.consumers.returns import Returns
 from oms_journal.database.consumers.waiting import ThreadWaiter
 from oms_journal.database.maintenance import Alarm
@@ -237,9 +237,9 @@ class Handing:
             self._alarm.set(until)
         return TakenMessage._of(message, holding, attempts, has_lease=lease is not None)
 
-    def begin_again(self, in_hand: Sequence[int], hand: HandFile | None) -> None:
+    def begin_again(self, left: LeftInHand, hand: HandFile | None) -> None:
         """Go on where the opening before this one has stopped: with what came back, and what was in hand as it died."""
-        self.returns.restore(in_hand)
+        self.returns.restore(left)
         self._consumers.hand = hand
         if self._consumers.taken:
             self._alarm_at(0)
