@@ -871,7 +871,7 @@ class MessageDatabase:
 
         Raises ValueError for a message that you took without a lease.
         """
-        self._handing.extend(leased_message(message), lease_microseconds(seconds))
+        self._handing.extend(leased_message(message), lease_microseconds(seconds, "seconds"))
 
     def taken(self, queue: str | None = None) -> list[Taken]:
         """Return which messages of a queue, or of all queues, are taken, by whom and since when."""
@@ -892,12 +892,12 @@ class MessageDatabase:
     def requeue(self, numbers: Iterable[Number]) -> list[int]:
         """Put dead letters back at the end of the queues that they came from, with 0 attempts. Durable on return.
 
-        All of them go in one commit. Returns their new numbers. Raises NotUndelivered when one of them is gone, and
-        ValueError for a message that is no dead letter.
+        All of them go in one commit, each once. Returns their new numbers. Raises NotUndelivered when one of them is
+        gone, and ValueError for a message that is no dead letter.
         """
         known = message_numbers(numbers)
         with self.commit() as block:
-            for number in known:
+            for number in dict.fromkeys(known):
                 queue, payload, properties = requeued(self.read(number))
                 block.add(queue, payload, properties=properties)
                 block.delete(number)

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
 
 from oms_journal.database.consumers.consumers import TakenMessage
-from oms_journal.journal.errors import DatabaseClosed, OutsideBlock
+from oms_journal.journal.errors import DatabaseClosed, JournalError, OutcomeUnknown, OutsideBlock
 from oms_journal.journal.reading.message import Message
 
 GiveBack = Callable[[TakenMessage], None]
@@ -73,6 +73,17 @@ class _Block:
 
     _message: TakenMessage | None = None
     _is_entered = False
+    _give_back: GiveBack
+
+    def _give_up(self) -> None:
+        """Give back a message that an interrupt has kept from the block."""
+        if self._message is not None:
+            self._give_back(self._message)
+
+    def _end_badly(self, failure: JournalError) -> None:
+        """Give back a message whose delivery was surely not written."""
+        if not isinstance(failure, OutcomeUnknown):
+            self._give_up()
 
     def _enter(self) -> None:
         if self._is_entered:
@@ -92,14 +103,22 @@ class Taking(_Block, AbstractContextManager[Message | None]):
 
     def __enter__(self) -> Message | None:
         self._enter()
-        self._message = self._take()
-        return self._message
+        try:
+            self._message = self._take()
+            return self._message
+        except BaseException:
+            self._give_up()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._message is not None and kind is None:
-            self._deliver(self._message)
+            try:
+                self._deliver(self._message)
+            except JournalError as failure:
+                self._end_badly(failure)
+                raise
         elif self._message is not None:
             self._give_back(self._message)
 
@@ -119,13 +138,21 @@ class AsyncTaking(_Block, AbstractAsyncContextManager[Message | None]):
 
     async def __aenter__(self) -> Message | None:
         self._enter()
-        self._message = await self._take()
-        return self._message
+        try:
+            self._message = await self._take()
+            return self._message
+        except BaseException:
+            self._give_up()
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._message is not None and kind is None:
-            await self._deliver(self._message)
+            try:
+                await self._deliver(self._message)
+            except JournalError as failure:
+                self._end_badly(failure)
+                raise
         elif self._message is not None:
             self._give_back(self._message)

@@ -36,13 +36,6 @@ ALONE = {
         "held",
     },
     "AsyncBroker": {
-        "ask",  # an answer that no task waits for: the server has a thousand under way
-        "settled",  # a thread's call is over when it returns
-        "store",  # for who looks at it from the event loop
-        "latencies",
-        "call_count",
-        "is_store_lost",
-        "is_taken_over",
         "gone",  # it says besides whether its messages count as tried: connections are the server's
     },
 }

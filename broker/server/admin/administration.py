@@ -186,11 +186,11 @@ class Administration:
     @property
     def is_store_full(self) -> bool:
         """Whether the store refuses messages since there is no room, as far as that was seen."""
-        store = self._served.broker.store if self._served.broker is not None else None
+        store = self._served.broker._store if self._served.broker is not None else None
         return isinstance(store, MakesRoom) and store.is_full
 
     def _free_bytes(self) -> int | None:
-        store = self._served.broker.store if self._served.broker is not None else None
+        store = self._served.broker._store if self._served.broker is not None else None
         try:
             return store.free_bytes() if store is not None else None
         except StoreError:

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import errno
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ from oms_journal import (
 )
 from oms_journal.database import maintenance
 from oms_journal.database.consumers import dead_letters
-from oms_journal.database.consumers.consuming import Consuming
+from oms_journal.database.consumers.consuming import Consuming, Taking
 from oms_journal.index.returned import KEY_PREFIX, key_of
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk, RealDisk
@@ -652,3 +654,74 @@ def test_a_start_opens_a_file_once_for_all_that_it_says_of_what_came_back(tmp_pa
     with MessageDatabase.open(tmp_path, disk=Counting()) as db:
         assert [message.attempts for message in db.take_many("q", 50)] == [1] * 50
     assert sum(path.suffix == ".data" for path in opened) < 20
+
+
+@pytest.mark.parametrize("nth", range(1, 12))
+def test_an_interrupt_while_a_block_takes_its_message_gives_it_back(nth: int, db: MessageDatabase) -> None:
+    db.add("q", b"1")
+    left = nth
+
+    def interrupt(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if event == "line" and frame.f_code is Taking.__enter__.__code__:
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+        return interrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        block = db.taking("q")
+        sys.settrace(interrupt)
+        try:
+            block.__enter__()
+        finally:
+            sys.settrace(None)
+        block.__exit__(None, None, None)
+        return
+    sys.settrace(None)
+    assert not db.taken("q")
+    assert take(db).payload == b"1"
+
+
+@pytest.mark.parametrize("face", ["threads", "tasks"])
+def test_a_block_gives_back_what_could_not_be_delivered(
+    face: str, db: MessageDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.add("q", b"1")
+    refused = DiskFull(db.directory, OSError(errno.ENOSPC, ""), "remove messages")
+
+    def refuse(drafts: Sequence[Draft]) -> Any:
+        raise refused
+
+    async def in_task() -> None:
+        async with AsyncMessageDatabase.wrap(db) as wrapped:
+            monkeypatch.setattr(wrapped, "deliver", refuse)
+            async with wrapped.taking("q"):
+                pass
+
+    with pytest.raises(DiskFull), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(db, "deliver", refuse)
+        if face == "threads":
+            with db.taking("q"):
+                pass
+        else:
+            asyncio.run(asyncio.wait_for(in_task(), LONG))
+    assert take(db).attempts == 1
+
+
+def test_a_wrong_time_to_extend_by_is_told_by_the_name_that_it_has_there(db: MessageDatabase) -> None:
+    db.add("q", b"1")
+    message = take(db, lease=5)
+    for wrong, error in ((0, ValueError), ("soon", TypeError), (float("nan"), ValueError)):
+        with pytest.raises(error, match=r"^seconds must be"):
+            db.extend(message, wrong)  # type: ignore[arg-type]
+
+
+def test_a_dead_letter_that_is_named_twice_goes_back_once(place: Place) -> None:
+    with place.open(max_attempts=1, dead_letter="dead") as db:
+        db.add("q", b"1")
+        db.release(take(db))
+        settled(db)
+        letter = db.take("dead")
+        assert letter is not None and len(db.requeue([letter, letter.number])) == 1
+        assert db.queues() == {"q": 1}
