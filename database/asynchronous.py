@@ -153,10 +153,10 @@ class LoopCommit:
 
     def __init__(self, database: MessageDatabase, loop: asyncio.AbstractEventLoop) -> None:
         self._database = database
-        self._group = database.group
+        self._group = database._group
         self._loop = loop
         self.create_future = loop.create_future
-        self.encode = database.drafting.encode
+        self.encode = database._drafting.encode
         self._thread_id = threading.get_ident()
         # A thread of its own: those of the loop's may all be waiting for a commit that it is to lead.
         self._thread = ThreadPoolExecutor(1, "oms-commit")
@@ -215,7 +215,7 @@ class LoopCommit:
         if batch is None or not batch.entries:
             return  # whoever asked for it was interrupted before there was anything in it
         try:
-            self._database.check_open()
+            self._database._check_open()
         except JournalError as failure:
             for draft, _ in batch.entries:
                 draft.failure = failure
@@ -308,7 +308,7 @@ class AsyncMessageDatabase:
 
         Arguments and errors as MessageDatabase.open.
         """
-        chosen, path = Options.chosen(options, named), directory_of(directory)
+        chosen, path = Options._chosen(options, named), directory_of(directory)
         return cls(lambda: MessageDatabase.open(path, options=chosen, disk=disk, progress=progress))
 
     @classmethod
@@ -331,7 +331,7 @@ class AsyncMessageDatabase:
         loop = asyncio.get_running_loop()
         self._opened = await asyncio.to_thread(self._opening)
         self._commits = LoopCommit(self._opened, loop)
-        self._plain = None if isinstance(self._opened.drafting, LimitedDrafting) else self._commits
+        self._plain = None if isinstance(self._opened._drafting, LimitedDrafting) else self._commits
         return self
 
     async def __aexit__(
@@ -384,12 +384,12 @@ class AsyncMessageDatabase:
         As MessageDatabase.add. If you cancel the call while it waits for room, nothing is added.
         """
         if delay is not None or at is not None or expires is not None or group is not None:
-            drafting = self._database.drafting
+            drafting = self._database._drafting
             message = drafting.encode.message(queue, payload, properties, producer_id)
             terms = new_terms(drafting.moment, delay, at, expires, group)
             return self._added(drafting.add_on_terms(message, terms), wait)
         if properties is not None or producer_id is not None or wait is not None:
-            return self._added(self._database.drafting.add(queue, payload, properties, producer_id), wait)
+            return self._added(self._database._drafting.add(queue, payload, properties, producer_id), wait)
         if self._plain is None:
             return self._add_limited(queue, payload)
         if type(payload) is not bytes:
@@ -398,7 +398,7 @@ class AsyncMessageDatabase:
 
     def _add_limited(self, queue: str, payload: Payload) -> Coroutine[Any, Any, Added]:
         """Add a message where queues have limits."""
-        commits, drafting = self._commits, self._database.drafting
+        commits, drafting = self._commits, self._database._drafting
         if commits is None:
             raise _not_entered()
         if isinstance(drafting, LimitedDrafting) and drafting.limits.of(drafting.encode.queue(queue).name) is not None:
@@ -414,7 +414,7 @@ class AsyncMessageDatabase:
 
     async def _write(self, draft: Draft, seconds: float | None, end: "asyncio.Future[None] | None" = None) -> Draft:
         if seconds is not None:
-            return await write_in_turn_async(self._database.drafting.ledger, draft, seconds, self._commit, end)
+            return await write_in_turn_async(self._database._drafting.ledger, draft, seconds, self._commit, end)
         await self._commit(draft)
         return draft
 
@@ -449,7 +449,7 @@ class AsyncMessageDatabase:
 
         The call itself consumes the iterables, before you await it.
         """
-        drafting = self._database.drafting
+        drafting = self._database._drafting
         draft = drafting.add_many(
             queue, payloads, properties, producer_id, lambda: new_terms(drafting.moment, delay, at, expires, group)
         )
@@ -459,7 +459,7 @@ class AsyncMessageDatabase:
         self, draft: Draft | None, seconds: float | None, end: "asyncio.Future[None] | None" = None
     ) -> AddedMany:
         if draft is None:
-            self._database.check_open()
+            self._database._check_open()
         else:
             draft = await self._write(draft, seconds, end)
         return added_numbers(draft)
@@ -469,10 +469,17 @@ class AsyncMessageDatabase:
         return AsyncCommitBlock(self._database.commit(producer_id=producer_id), self._write_operations)
 
     async def _write_operations(self, operations: Operations) -> AddedMany:
-        draft, receipts = self._database.drafting.operations(operations), operations.receipts
+        draft, receipts = self._database._drafting.operations(operations), operations.receipts
         self._handing.settle(receipts)
         try:
-            await self._commit(draft)
+            for _ in range(REMOVAL_ATTEMPTS_MAX):
+                try:
+                    await self._commit(draft)
+                    break
+                except StaleDraft:  # a message that it ends has come back since it was drafted
+                    draft = self._database._drafting.operations(operations)
+            else:
+                raise contended()
         except JournalError as failure:
             self._handing.unsettle(receipts, failure)
             raise
@@ -521,7 +528,7 @@ class AsyncMessageDatabase:
             self._handing.unsettle(receipts, failure)
             raise
         for message in receipts:
-            message.holding = None
+            message._holding = None
         return removed
 
     def purge(self, queue: str) -> Coroutine[Any, Any, int]:
@@ -532,9 +539,9 @@ class AsyncMessageDatabase:
         return self._off_loop(lambda: self._database.purge(queue))
 
     async def _remove(self, kind: Operation, numbers: Sequence[int]) -> int:
-        self._database.check_open()
+        self._database._check_open()
         for attempt in range(REMOVAL_ATTEMPTS_MAX):
-            draft = self._database.drafting.removal(kind, numbers, again=attempt > 0)
+            draft = self._database._drafting.removal(kind, numbers, again=attempt > 0)
             if draft is None:
                 return 0
             try:
@@ -546,17 +553,17 @@ class AsyncMessageDatabase:
 
     def put(self, key: str, value: Payload) -> Coroutine[Any, Any, None]:
         """Set a key to a value. When you have awaited it, the value is durable."""
-        block = self._database.drafting.gathering(None)
+        block = self._database._drafting.gathering(None)
         block.put(key, value)
-        return self._put(block.ended())
+        return self._put(block._ended())
 
     async def _put(self, operations: Operations) -> None:
         await self._write_operations(operations)
 
     async def drop(self, key: str) -> bool:
         """Remove a key. Returns False when the key was not there."""
-        self._database.check_open()
-        if not self._database.drafting.has_key(key):
+        self._database._check_open()
+        if not self._database._drafting.has_key(key):
             return False
         async with self.commit() as block:
             block.drop(key)
@@ -700,7 +707,7 @@ class AsyncMessageDatabase:
         As MessageDatabase.consume.
         """
         queues, until = known_queue_names(queue), None if lease is None else lease_microseconds(lease)
-        return AsyncConsuming(lambda wait: self._take(queues, wait, until), self._handing.release_if_held)
+        return AsyncConsuming(lambda wait: self._take(queues, wait, until), self._handing)
 
     def taking(
         self, queue: str | Sequence[str], *, wait: float = 0.0, lease: float | None = None
@@ -804,7 +811,7 @@ class AsyncCommitBlock:
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        operations = self._block.ended()
+        operations = self._block._ended()
         if kind is None and not operations.is_empty():
             added = await self._write(operations)
             self._block.numbers, self._block.is_repeat = added.numbers, added.is_repeat

@@ -3,6 +3,9 @@
 Every method may be called from any thread; commits of many threads share syncs. Names are 1 to 255 bytes of
 UTF-8, properties and values at most 64 KiB, a commit at most 1 GiB + 1 MiB and a million operations.
 
+A name with an underscore is for the layers of the engine and of the broker, which share one package: `dir()` of what a
+user holds shows nothing that the reference does not name.
+
 After a fork the child's copy of every open database is closed: the directory stays the parent's.
 
 A database that failed, opened again in the same process: what it had not acknowledged is cut.
@@ -52,7 +55,14 @@ from oms_journal.database.commits.terms import Time, new_terms
 from oms_journal.database.consumers.consumers import Consumers, Taken, TakenMessage, leased_message, receipts_of
 from oms_journal.database.consumers.consuming import Consuming, Taking
 from oms_journal.database.consumers.dead_letters import requeued
-from oms_journal.database.consumers.hand_file import HandFile, forget, in_hand
+from oms_journal.database.consumers.hand_file import (
+    COUNTED_KEY,
+    NOTHING_LEFT,
+    HandFile,
+    decode_counted,
+    forget,
+    in_hand,
+)
 from oms_journal.database.consumers.handing import Handing
 from oms_journal.database.consumers.returns import EXPIRED_MAX, Returns
 from oms_journal.database.consumers.waiting import (
@@ -68,9 +78,9 @@ from oms_journal.database.maintenance import Maintenance, SlowSyncs
 from oms_journal.database.options import NamedOptions, Options, steady_clock
 from oms_journal.database.reading import Files, read_known, read_one
 from oms_journal.database.stats import CleanupReport, FileExplanation, Stats, SyncStats
-from oms_journal.index.table import MessageLocation, Numbers
+from oms_journal.index.table import NUMBER_MAX, MessageLocation, Numbers
 from oms_journal.journal.disk import Disk, RealDisk
-from oms_journal.journal.errors import CannotContinue, Contention, DatabaseClosed, JournalError
+from oms_journal.journal.errors import CannotContinue, Contention, DatabaseClosed, JournalError, MessageDamaged
 from oms_journal.journal.format.frames import OPERATIONS_MAX
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.message import Message
@@ -132,21 +142,21 @@ class MessageDatabase:
         self._disk = disk
         self._ownership = started.ownership
         started.index.settle_terms(options.clock())
-        self._consumers = Consumers(started.index, options.dead_letters(), options.moment)
-        limits = options.limits()
+        self._consumers = Consumers(started.index, options._dead_letters(), options._moment)
+        limits = options._limits()
         if limits is None:
-            self._ledger = Ledger(started.index, self._consumers, options.ahead)
+            self._ledger = Ledger(started.index, self._consumers, options._ahead)
             encoder = Encoder(self._ledger, options.max_message_size)
-            self.drafting = Drafting(self._ledger, encoder, options.clock, options.moment)
+            self._drafting = Drafting(self._ledger, encoder, options.clock, options._moment)
         else:
-            self._ledger = ledger = LimitedLedger(started.index, self._consumers, options.ahead, limits)
+            self._ledger = ledger = LimitedLedger(started.index, self._consumers, options._ahead, limits)
             encoder = Encoder(self._ledger, options.max_message_size)
-            self.drafting = LimitedDrafting(ledger, encoder, options.clock, options.moment)
+            self._drafting = LimitedDrafting(ledger, encoder, options.clock, options._moment)
         self._ledger.follow_clock()
-        self._encode = self.drafting.encode
+        self._encode = self._drafting.encode
         self._files = Files(disk, directory)
         clocks = options.clock, options.steady or steady_clock
-        self._returns = Returns(self._ledger, self._encode, self.write, self.read, clocks)
+        self._returns = Returns(self._ledger, self._encode, self._write, self.read, clocks)
         self._handing = Handing(
             ledger=self._ledger,
             check=lambda: self._readable,
@@ -156,13 +166,13 @@ class MessageDatabase:
             steady=clocks[1],
         )
         self._first_sequence = started.opening.next_sequence  # no file of ours is older
-        self._journal = Journal(disk, directory, started.opening, options.journal())
-        self.group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours, self._ownership.witness)
-        self._consumers.is_idle = lambda: self.group.is_idle
-        self._holds = Holds(self._ledger, self._consumers, self.write)
+        self._journal = Journal(disk, directory, started.opening, options._journal())
+        self._group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours, self._ownership.witness)
+        self._consumers.is_idle = lambda: self._group.is_idle
+        self._holds = Holds(self._ledger, self._consumers, self._write)
         context = CleanupContext(
-            state=self.state,
-            write=self.write,
+            state=self._state,
+            write=self._write,
             holding=self._holds,
             journal=self._journal,
             options=options,
@@ -170,7 +180,7 @@ class MessageDatabase:
         )
         self._cleanup = Cleanup(context)
         self._slow_syncs = SlowSyncs(
-            options.slow_sync, lambda: self.group.waiting_since, str(directory), options.on_slow_sync
+            options.slow_sync, lambda: self._group.waiting_since, str(directory), options.on_slow_sync
         )
         self._maintenance = Maintenance(
             maintain=self._maintain,
@@ -178,7 +188,7 @@ class MessageDatabase:
             vouch=self._vouch,
             needs_vouching=lambda: self._journal.needs_vouching,
             renew=self._ownership.renew,
-            taken_over=self.group.fence,
+            taken_over=self._group.fence,
             clean_up=self._clean_up,
             make_room=self._make_room,
             needs_room=lambda: self._needs_room,
@@ -220,17 +230,17 @@ class MessageDatabase:
         `max_data_file_size` and a little more of the disk (52 MB by default). After a crash the message numbers go on
         2^31 higher, so that no number is given twice. Keep numbers in 8 bytes.
         """
-        chosen = Options.chosen(options, named)
+        chosen = Options._chosen(options, named)
         if not callable(progress):
             raise TypeError(f"progress must be a function, not {shown(progress)}")
         if disk is not None and not callable(getattr(disk, "open_lock", None)):
             raise TypeError(f"disk must be a Disk, not {shown(disk)}")
         disk, path = disk or RealDisk(), place.directory_of(directory)
-        return cls.begun(disk, path, chosen, start(disk, path, chosen.recovery(progress)))
+        return cls._begun(disk, path, chosen, start(disk, path, chosen._recovery(progress)))
 
     @classmethod
-    def begun(cls, disk: Disk, directory: Path, options: Options, started: StartResult) -> "MessageDatabase":
-        """Return the database of a directory that was started. For the layers of the engine itself."""
+    def _begun(cls, disk: Disk, directory: Path, options: Options, started: StartResult) -> "MessageDatabase":
+        """Return the database of a directory that was started."""
         database = cls.__new__(cls)
         database._begin(disk, directory, options, started)
         for note in database.recovery.notes:
@@ -238,7 +248,7 @@ class MessageDatabase:
         database._index.write()
         try:
             if (options.is_shared or options.passing is not None) and started.ownership.number > 1:
-                database.group.begin_file()
+                database._group.begin_file()
             database._holds.settle(disk, directory)
             database._begin_again()
         except BaseException:
@@ -246,12 +256,12 @@ class MessageDatabase:
             raise
         try:
             database.cleaned_at_start = database._cleanup.at_start()
-            if database.is_full and database.cleaned_at_start.freed_bytes:
+            if database._is_full and database.cleaned_at_start.freed_bytes:
                 database._journal.maintain()
         except JournalError as failure:
             _log.warning("clean-up at start: %s", failure)
         if started.index.terms is not None:
-            database.check_open()  # so that what expires is deleted though nobody commits
+            database._check_open()  # so that what expires is deleted though nobody commits
         with contextlib.suppress(JournalError):  # then the next start tells it again
             findings.handed_over(disk, directory, started.kept)
         return database
@@ -260,11 +270,21 @@ class MessageDatabase:
         """Go on with what came back to the opening before this one, and with what was in hand where it died."""
         disk, directory, owner = self._disk, self.directory, self._ownership.number
         if not self._consumers.dead_letters.count_attempts:
-            self._handing.begin_again((), None)
-        else:
-            hand = HandFile(disk, directory, owner, self._ownership.is_surely_ours)
-            self._handing.begin_again(in_hand(disk, directory, owner - 1), hand)
-            forget(disk, directory)  # what it said is in the journal by now
+            self._handing.begin_again(NOTHING_LEFT, None)  # the file stays for the next opening that counts attempts
+            return
+        left = in_hand(disk, directory, owner)
+        if left.owner and left.owner <= self._counted_owner():
+            left = NOTHING_LEFT
+        self._handing.begin_again(left, HandFile(disk, directory, owner, self._ownership.is_surely_ours))
+        forget(disk, directory)  # what it said is in the journal by now
+
+    def _counted_owner(self) -> int:
+        """Return the owner number of the last opening whose death was counted; of any, where that cannot be read."""
+        try:
+            return decode_counted(queries.get(self._ledger, self._files, COUNTED_KEY))
+        except MessageDamaged as failure:
+            _log.warning("%s: it may tell of a death that was not counted", failure)
+            return NUMBER_MAX
 
     def __enter__(self) -> "MessageDatabase":
         return self
@@ -292,14 +312,14 @@ class MessageDatabase:
         """Do what closing is; where an interrupt has cut it off, the next close does the rest."""
         self._handing.end()
         self._maintenance.stop()
-        known = self.group.failure
+        known = self._group.failure
         try:
-            if self.group.failure is None:
-                self._returns.write(self.group.commit)
-            if self._journal.needs_vouching and self.group.failure is None:
-                self.group.commit(CommitBuilder().draft())
-            self.group.end(self._end)
-            closed = self._journal.close(seal=self.group.failure is self._end and self._ownership.is_surely_ours())
+            if self._group.failure is None:
+                self._returns.write(self._group.commit)
+            if self._journal.needs_vouching and self._group.failure is None:
+                self._group.commit(CommitBuilder().draft())
+            self._group.end(self._end)
+            closed = self._journal.close(seal=self._group.failure is self._end and self._ownership.is_surely_ours())
             if closed is not None:
                 self._ownership.witness_end(closed)
         finally:
@@ -308,7 +328,7 @@ class MessageDatabase:
             self._files.close()
             self._ownership.close()
             self._has_ended = True
-        failure = self.group.failure
+        failure = self._group.failure
         if failure is not known and failure is not None and not isinstance(failure, JournalError | OSError):
             raise failure  # a signal's handler raised it while the last commit was written
 
@@ -327,16 +347,16 @@ class MessageDatabase:
 
     # Writing.
 
-    def write(self, draft: Draft) -> Draft:
-        """Commit a draft, and return it, or raise its failure. For the layers of the engine itself."""
+    def _write(self, draft: Draft) -> Draft:
+        """Commit a draft, and return it, or raise its failure."""
         if not self._is_ready:
-            self.check_open()
-        self.group.commit(draft)
+            self._check_open()
+        self._group.commit(draft)
         if draft.failure is not None:
             raise draft.failure
         return draft
 
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         """Raise DatabaseClosed after close, and start maintenance before the first commit."""
         if self._is_closed:
             raise self._closed()
@@ -354,35 +374,33 @@ class MessageDatabase:
         self._index.write(self._journal.low_water)
 
     @property
-    def is_full(self) -> bool:
-        """Whether the database refuses additions since the disk is full, as far as it knows. For the layers above."""
+    def _is_full(self) -> bool:
+        """Whether the database refuses additions since the disk is full, as far as it knows."""
         return self._journal.is_full
 
     @property
     def _needs_room(self) -> bool:
         """Whether room is wanted, and a commit since the last attempt may have left something to let go of."""
-        return (self.is_full or self._is_room_wanted) and self.group.acknowledged != self._looked_for_room
+        return (self._is_full or self._is_room_wanted) and self._group.acknowledged != self._looked_for_room
 
-    def reclaim(self, patience_seconds: float = 0.0) -> bool:
+    def _reclaim(self, patience_seconds: float = 0.0) -> bool:
         """Let go of data files that hold nothing needed, or only a little. Return whether there were any.
-
-        For the layers above.
 
         You can call it while a caller waits: it takes a moment. If another clean-up is running, the call waits for it
         up to `patience_seconds`, and returns False if that one has not ended. `want_room` is for what takes longer.
         """
-        self.check_open()
+        self._check_open()
         report = self._cleanup.run_soon(patience_seconds)
         return bool(report.deleted or report.moved)
 
     @property
-    def is_cramped(self) -> bool:
-        """Whether there is no room for another data file, the reserve filled. For the layers above."""
+    def _is_cramped(self) -> bool:
+        """Whether there is no room for another data file, the reserve filled."""
         return self._cleanup.is_cramped
 
-    def want_room(self) -> None:
-        """Ask for a clean-up with compaction. It runs soon, at most once in some seconds. For the layers above."""
-        self.check_open()
+    def _want_room(self) -> None:
+        """Ask for a clean-up with compaction. It runs soon, at most once in some seconds."""
+        self._check_open()
         self._is_room_wanted = True
 
     def _make_room(self) -> None:
@@ -390,7 +408,7 @@ class MessageDatabase:
         self._is_room_wanted = False
         report = self.cleanup(compact=True)
         self._journal.maintain()
-        self._looked_for_room = self.group.acknowledged
+        self._looked_for_room = self._group.acknowledged
         if report.deleted or report.moved:
             _log.info("made room in %s: %s bytes freed", self.directory, f"{report.freed_bytes:,}")
 
@@ -400,7 +418,7 @@ class MessageDatabase:
         self._journal.maintain()
 
     def _vouch(self) -> None:
-        self.write(CommitBuilder().draft())
+        self._write(CommitBuilder().draft())
 
     def _has_expired(self) -> bool:
         """Say whether messages have expired by now. A look without the lock: the next one sees what this one misses."""
@@ -473,11 +491,11 @@ class MessageDatabase:
         """
         if delay is not None or at is not None or expires is not None or group is not None:
             message = self._encode.message(queue, payload, properties, producer_id)
-            draft = self.drafting.add_on_terms(message, new_terms(self.options.moment, delay, at, expires, group))
+            draft = self._drafting.add_on_terms(message, new_terms(self.options._moment, delay, at, expires, group))
         else:
-            draft = self.drafting.add(queue, payload, properties, producer_id)
+            draft = self._drafting.add(queue, payload, properties, producer_id)
         if wait is None:
-            self.write(draft)
+            self._write(draft)
         else:
             draft = self._write_in_turn(draft, wait)
         return Added(draft.first) if type(draft.answer) is int else added_number(draft)
@@ -509,38 +527,48 @@ class MessageDatabase:
         It raises what `add` raises, and what the iterables raise. It raises ValueError when there are more or fewer
         properties than payloads.
         """
-        draft = self.drafting.add_many(
+        draft = self._drafting.add_many(
             queue,
             payloads,
             properties,
             producer_id,
-            lambda: new_terms(self.options.moment, delay, at, expires, group),
+            lambda: new_terms(self.options._moment, delay, at, expires, group),
         )
         if draft is not None:
             if wait is None:
-                self.write(draft)
+                self._write(draft)
             else:
                 draft = self._write_in_turn(draft, wait)
         return added_numbers(draft)
 
     def _write_in_turn(self, draft: Draft, wait: float) -> Draft:
-        return write_in_turn(self._ledger, draft, waiting_seconds(wait), self.write)
+        return write_in_turn(self._ledger, draft, waiting_seconds(wait), self._write)
 
     def commit(self, *, producer_id: str | None = None) -> CommitBlock:
         """Return a block that gathers operations. When you leave the block, it commits them as a whole."""
-        return self.drafting.block(self._write_operations, producer_id)
+        return self._drafting.block(self._write_operations, producer_id)
 
     def _write_operations(self, operations: Operations) -> AddedMany:
-        draft = self.drafting.operations(operations)
+        draft = self._drafting.operations(operations)
         receipts = operations.receipts
         self._handing.settle(receipts)
         try:
-            self.write(draft)
+            try:
+                self._write(draft)
+            except StaleDraft:
+                draft = self._write_anew(operations)
         except JournalError as failure:
             if receipts:
                 self._handing.unsettle(receipts, failure)
             raise
         return added_numbers(draft)
+
+    def _write_anew(self, operations: Operations) -> Draft:
+        """Write what was gathered, where a message that it ends has come back since it was drafted."""
+        for _ in range(REMOVAL_ATTEMPTS_MAX):
+            with contextlib.suppress(StaleDraft):
+                return self._write(self._drafting.operations(operations))
+        raise contended()
 
     def deliver(self, number: Number) -> bool:
         """Note that a consumer has acknowledged a message. You name it by its number, or pass the message.
@@ -591,7 +619,7 @@ class MessageDatabase:
             self._handing.unsettle(receipts, failure)
             raise
         for message in receipts:
-            message.holding = None
+            message._holding = None
         return count
 
     def purge(self, queue: str) -> int:
@@ -612,24 +640,24 @@ class MessageDatabase:
 
     def _purge(self, queue: str, numbers: Numbers) -> int:
         for _ in range(REMOVAL_ATTEMPTS_MAX):
-            draft = self.drafting.purge(queue, numbers)
+            draft = self._drafting.purge(queue, numbers)
             if draft is None:
                 return 0
             try:
-                self.write(draft)
+                self._write(draft)
             except StaleDraft:
                 continue
             return removed_count(draft)
         raise contended()
 
     def _remove(self, kind: Operation, numbers: Sequence[int]) -> int:
-        self.check_open()
+        self._check_open()
         for attempt in range(REMOVAL_ATTEMPTS_MAX):
-            draft = self.drafting.removal(kind, numbers, again=attempt > 0)
+            draft = self._drafting.removal(kind, numbers, again=attempt > 0)
             if draft is None:
                 return 0
             try:
-                self.write(draft)
+                self._write(draft)
             except StaleDraft:
                 continue
             return removed_count(draft)
@@ -642,8 +670,8 @@ class MessageDatabase:
 
     def drop(self, key: str) -> bool:
         """Remove a key. Returns False when the key was not there."""
-        self.check_open()
-        if not self.drafting.has_key(key):
+        self._check_open()
+        if not self._drafting.has_key(key):
             return False
         with self.commit() as block:
             block.drop(key)
@@ -819,7 +847,7 @@ class MessageDatabase:
         `queue` and `lease` are as those of `take`.
         """
         queues, until = known_queue_names(queue), None if lease is None else lease_microseconds(lease)
-        return Consuming(lambda wait: self._handing.take(queues, wait, until), self._handing.release_if_held)
+        return Consuming(lambda wait: self._handing.take(queues, wait, until), self._handing)
 
     def taking(
         self, queue: str | Sequence[str], *, wait: float = 0.0, lease: float | None = None
@@ -849,7 +877,7 @@ class MessageDatabase:
 
         Raises ValueError for a message that you took without a lease.
         """
-        self._handing.extend(leased_message(message), lease_microseconds(seconds))
+        self._handing.extend(leased_message(message), lease_microseconds(seconds, "seconds"))
 
     def taken(self, queue: str | None = None) -> list[Taken]:
         """Return which messages of a queue, or of all queues, are taken, by whom and since when."""
@@ -862,19 +890,20 @@ class MessageDatabase:
         seconds, also over a restart. `reason` says why, in at most 1,000 bytes of UTF-8: a longer one is cut. A message
         with `max_attempts` attempts goes to the dead letters, with its reason.
 
-        The journal says so with a commit within a second. Raises LeaseEnded for a message whose lease has ended.
+        The journal says so with the next commit, or within a second. Raises LeaseEnded for a message whose lease has
+        ended.
         """
         return self._handing.release(number, delay_seconds(delay), plain_text(reason, "reason"))
 
     def requeue(self, numbers: Iterable[Number]) -> list[int]:
         """Put dead letters back at the end of the queues that they came from, with 0 attempts. Durable on return.
 
-        All of them go in one commit. Returns their new numbers. Raises NotUndelivered when one of them is gone, and
-        ValueError for a message that is no dead letter.
+        All of them go in one commit, each once. Returns their new numbers. Raises NotUndelivered when one of them is
+        gone, and ValueError for a message that is no dead letter.
         """
         known = message_numbers(numbers)
         with self.commit() as block:
-            for number in known:
+            for number in dict.fromkeys(known):
                 queue, payload, properties = requeued(self.read(number))
                 block.add(queue, payload, properties=properties)
                 block.delete(number)
@@ -890,13 +919,13 @@ class MessageDatabase:
         Durable on return.
         """
         known = None if numbers is None else message_numbers(numbers)
-        self.check_open()
+        self._check_open()
         return self._holds.let_go(known)
 
     def discard_held(self, numbers: Iterable[Number]) -> int:
         """Deliver those of these messages that are held back, because a consumer has them. Return how many, durable."""
         known = message_numbers(numbers)
-        self.check_open()
+        self._check_open()
         return sum(self.deliver_many(part) for part in self._holds.held_among(known))
 
     # Looking after it.
@@ -912,7 +941,7 @@ class MessageDatabase:
         clean-up tries again. The call raises DiskFull when there is no room to write what it moves, and DiskError.
         """
         compact, dry_run = flag(compact, "compact"), flag(dry_run, "dry_run")
-        self.check_open()
+        self._check_open()
         report = self._cleanup.run(compact=compact, dry_run=dry_run)
         if not dry_run:
             self._index.write(self._journal.low_water)
@@ -920,18 +949,18 @@ class MessageDatabase:
 
     def stats(self) -> Stats:
         """Return the figures of the database."""
-        return stats.stats(self.state(), self.syncs())
+        return stats.stats(self._state(), self._syncs())
 
-    def syncs(self) -> SyncStats:
-        """Return how long commits have waited for the disk so far. For the layers above."""
-        return stats.sync_stats(self.group.wait_counts, self.group.waited_seconds, self._slow_syncs.count)
+    def _syncs(self) -> SyncStats:
+        """Return how long commits have waited for the disk so far."""
+        return stats.sync_stats(self._group.wait_counts, self._group.waited_seconds, self._slow_syncs.count)
 
     def explain(self) -> list[FileExplanation]:
         """Say of each data file why it is still there."""
-        return stats.explain(self.state())
+        return stats.explain(self._state())
 
-    def state(self) -> queries.DatabaseState:
-        """Return the state that answers questions. For the layers of the engine itself.
+    def _state(self) -> queries.DatabaseState:
+        """Return the state that answers questions.
 
         Raises DatabaseClosed after close.
         """
@@ -959,17 +988,17 @@ class Reopening:
     """What is kept of a database that is to be opened again."""
 
     def __init__(self, database: MessageDatabase) -> None:
-        state = database.state()
+        state = database._state()
         with contextlib.suppress(JournalError):  # what could not be sealed is, by the next opening
             database.close()
         self._disk: Final = state.disk
         self._directory: Final = database.directory
         self._options: Final = database.options
         self._kind: Final = type(database)
-        self._continuing: Final = Continuation(state.owner, database.group.acknowledged, state.owner)
+        self._continuing: Final = Continuation(state.owner, database._group.acknowledged, state.owner)
 
     def attempt(self, progress: Progress = no_progress) -> MessageDatabase:
         """Open the directory again, as it was opened before; may be tried again after an error but CannotContinue."""
-        recovery = replace(self._options.recovery(progress), continuing=self._continuing)
+        recovery = replace(self._options._recovery(progress), continuing=self._continuing)
         started = start(self._disk, self._directory, recovery)
-        return self._kind.begun(self._disk, self._directory, self._options, started)
+        return self._kind._begun(self._disk, self._directory, self._options, started)

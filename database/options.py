@@ -89,8 +89,8 @@ class QueueOptions:
         _check_attempts(self.max_attempts, self.dead_letter)
         flag(self.expired_to_dead_letter, "expired_to_dead_letter")
 
-    def limit(self) -> Limit | None:
-        """Return the limit of the queue, None where it has none. For the layers of the engine itself."""
+    def _limit(self) -> Limit | None:
+        """Return the limit of the queue, None where it has none."""
         return _limit(self.max_messages, self.max_bytes)
 
 
@@ -150,7 +150,7 @@ class Options:
     sleep: Callable[[float], None] = time.sleep  # seconds
 
     @classmethod
-    def chosen(cls, options: "Options | None", named: Mapping[str, object]) -> "Options":
+    def _chosen(cls, options: "Options | None", named: Mapping[str, object]) -> "Options":
         """Return the options to open a database with. You give them as a whole, or name single ones.
 
         Raises ValueError.
@@ -161,7 +161,7 @@ class Options:
             raise TypeError(f"options must be an Options, not {shown(options)}; or name single options beside it")
         if named:
             raise ValueError(f"give options or {', '.join(named)}, not both")
-        options.check()
+        options._check()
         return options
 
     @classmethod
@@ -175,7 +175,7 @@ class Options:
             hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(every)}"
             raise TypeError(f"{unknown[0]} is not an option; {hint}")
         options = cls(**{name: _parsed(name, value) for name, value in _given(named).items()})
-        options.check()
+        options._check()
         return options
 
     @classmethod
@@ -191,7 +191,7 @@ class Options:
                     raise ValueError(f"{variable}: {failure}") from None
         return cls.of(**{**found, **_given(named)})
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise ValueError when a value is outside its limits."""
         _within("max_data_file_size", self.max_data_file_size, DATA_FILE_BYTES_MIN, DATA_FILE_BYTES_MAX)
         _within("max_message_size", self.max_message_size, 1, MESSAGE_BYTES_MAX)
@@ -208,7 +208,7 @@ class Options:
             _within("retention_bytes", self.retention_bytes, 0, COUNT_MAX)
         _limit(self.max_messages, self.max_bytes)
         self._check_types()
-        self.dead_letters()
+        self._dead_letters()
         if self.group_alignment & (self.group_alignment - 1):
             raise ValueError(f"group_alignment must be a power of two, not {self.group_alignment}")
         for name, choice in (("policy", Policy), ("validation", Validation)):
@@ -235,7 +235,7 @@ class Options:
         if self.retention_directory is not None and not isinstance(self.retention_directory, Path):
             raise TypeError(f"retention_directory must be a Path, not {shown(self.retention_directory)}")
 
-    def dead_letters(self) -> DeadLetterQueues:
+    def _dead_letters(self) -> DeadLetterQueues:
         """Return which messages of each queue become dead letters, and where they go.
 
         Raises ValueError, TypeError and InvalidName where that is half said.
@@ -278,7 +278,7 @@ class Options:
             return None
         return DeadLetters(target, attempts_max, one.expired_to_dead_letter)
 
-    def recovery(self, progress: Progress) -> RecoveryOptions:
+    def _recovery(self, progress: Progress) -> RecoveryOptions:
         """Return the part of the options that a start uses."""
         return RecoveryOptions(
             create=self.create,
@@ -292,12 +292,12 @@ class Options:
             passing=self.passing,
             is_shared=self.is_shared,
             renew_seconds=self.renew_interval,
-            window=self.window,
+            window=self._window,
             progress=progress,
             new_identity=lambda: uuid.UUID(int=self.chance(128), version=4).bytes,
         )
 
-    def journal(self) -> JournalSettings:
+    def _journal(self) -> JournalSettings:
         """Return the part of the options that the journal uses."""
         return JournalSettings(
             random_identity=lambda: self.chance(64),
@@ -307,23 +307,23 @@ class Options:
             reads_back=os.environ.get("OMS_CHECK") == "1",
         )
 
-    def limits(self) -> Limits | None:
+    def _limits(self) -> Limits | None:
         """Return the limits of the queues, None where no queue has one."""
-        named = {name.encode(): one.limit() for name, one in _queue_options(self.queues or {}).items()}
+        named = {name.encode(): one._limit() for name, one in _queue_options(self.queues or {}).items()}
         default = _limit(self.max_messages, self.max_bytes)
         return Limits(named, default) if default is not None or any(named.values()) else None
 
-    def ahead(self) -> int | None:
+    def _ahead(self) -> int | None:
         """Return how far the clock is ahead of one that nobody sets. None when there is no such clock beside it."""
         steady = self.steady or (steady_clock if self.clock is system_clock else None)
         return None if steady is None else self.clock() - steady()
 
-    def moment(self) -> Moment:
+    def _moment(self) -> Moment:
         """Return what the two clocks show."""
         return tuple.__new__(Moment, ((self.steady or steady_clock)(), self.clock()))
 
     @property
-    def window(self) -> WindowBounds:
+    def _window(self) -> WindowBounds:
         return WindowBounds(count=self.duplicate_count, age_seconds=self.duplicate_age)
 
 

@@ -244,6 +244,6 @@ def with_attempts(view: DatabaseView, message: Message) -> Message:
     entry = view._ledger.index.returned.entries.get(message.number)
     if entry is None:
         return message
-    terms = message.terms if isinstance(message, MessageOnTerms) else NO_TERMS
+    terms = message._terms if isinstance(message, MessageOnTerms) else NO_TERMS
     due = entry.due if terms.due is None else max(entry.due, terms.due)
-    return MessageOnTerms.of(message, terms._replace(attempts=entry.attempts or terms.attempts, due=due or None))
+    return MessageOnTerms._of(message, terms._replace(attempts=entry.attempts or terms.attempts, due=due or None))

@@ -9,7 +9,7 @@ It is keyed state of the engine's, one key for each message that came back:
     flags       1      1: it was in hand when a process died
     reason      rest   why it came back the last time, in UTF-8
 
-The key is dropped in the commit that ends its message. What an interrupted one has left is passed over at a start.
+The key is written with the next commit after the message came back, and dropped in the commit that ends the message.
 """
 
 import struct

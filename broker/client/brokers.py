@@ -100,7 +100,7 @@ class RemoteBroker:
         """Carry out one call, as Broker.call. When no broker is there, the answer says so: 02150148 or 02150373."""
         return not_active(CLOSED) if self._client.is_closed else self._called(with_enums(request), caller)
 
-    def post(self, request: Request, *, caller: Physical) -> None:
+    def _post(self, request: Request, *, caller: Physical) -> None:
         """Take back at once what the caller was answered last. This request is for that."""
         self._line.post(with_enums(request), caller)
         self._take_back(caller)
@@ -189,7 +189,7 @@ class AsyncRemoteBroker:
             await self._driven(self._line.leaving_all(self._unsaid))  # who comes again comes after that
         return await self._called(with_enums(request), caller)
 
-    def post(self, request: Request, *, caller: Physical) -> None:
+    def _post(self, request: Request, *, caller: Physical) -> None:
         """Take back at once what the caller was answered last. This request is for that. Not awaited."""
         self._line.post(with_enums(request), caller)
         self._take_back(caller)

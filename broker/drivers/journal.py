@@ -85,13 +85,13 @@ def _unit(database: MessageDatabase, changes: Changes) -> Draft | None:
     if len(values) + len(keys) > 1 and len({*keys, *(value[0] for value in values)}) < len(values) + len(keys):
         return None
     payloads = [message.payload for message in adds]
-    return database.drafting.unit(Unit(queue, payloads, changes.delivered, changes.deleted, values, keys))
+    return database._drafting.unit(Unit(queue, payloads, changes.delivered, changes.deleted, values, keys))
 
 
 def _gathered(database: MessageDatabase, changes: Changes) -> Draft:
     # Under one identifier each queue's part is known by itself, so that it is known as a part when it comes alone.
     is_by_queue = changes.producer is not None and len({message.queue for message in changes.adds}) > 1
-    block = database.drafting.gathering(changes.producer, is_by_queue=is_by_queue)
+    block = database._drafting.gathering(changes.producer, is_by_queue=is_by_queue)
     for message in changes.adds:
         block.add(message.queue, message.payload, properties=message.properties)
     for numbers in changes.delivered:
@@ -102,7 +102,7 @@ def _gathered(database: MessageDatabase, changes: Changes) -> Draft:
         block.put(put.key, put.value, numbers_at=put.numbers_at)
     for key in changes.drops:
         block.drop(key)
-    return database.drafting.operations(block.operations)
+    return database._drafting.operations(block._operations)
 
 
 _log = logging.getLogger("oms.broker")
@@ -152,7 +152,7 @@ class JournalStore(StoreDriver):
 
     def _take_hold(self) -> None:
         """Let the broker hold what the engine holds back: it would not hold units of work, but messages. StoreError."""
-        if not holds_back(self._database.state()) or not is_brokers(self):
+        if not holds_back(self._database._state()) or not is_brokers(self):
             return
         if read_mark(self.record, RESTORED_KEY) is None:
             self.commit(Changes(puts=[Put(RESTORED_KEY, NOTHING_SAID)]))
@@ -163,20 +163,20 @@ class JournalStore(StoreDriver):
 
     @property
     def opened(self) -> Opened:
-        state = self._database.state()
+        state = self._database._state()
         return Opened(state.database.hex(), state.owner)
 
     @property
     def waited_seconds(self) -> float:
-        return self._database.group.waited_seconds
+        return self._database._group.waited_seconds
 
     @property
     def is_lost(self) -> bool:
-        return self._is_lost or self._database.group.failure is not None
+        return self._is_lost or self._database._group.failure is not None
 
     @property
     def is_taken_over(self) -> bool:
-        return isinstance(self._database.group.failure, TakenOver)
+        return isinstance(self._database._group.failure, TakenOver)
 
     # Writing.
 
@@ -203,11 +203,11 @@ class JournalStore(StoreDriver):
         It is tried again when something was committed since. What takes longer the database does beside the commits.
         """
         with self._reclaiming:
-            group = self._database.group
+            group = self._database._group
             if group.acknowledged == self._reclaimed_at:
                 return False
             try:
-                return self._database.reclaim()
+                return self._database._reclaim()
             except JournalError as failure:
                 _log.warning("no room could be made in the persistent store: %s", failure)
                 return False
@@ -225,11 +225,11 @@ class JournalStore(StoreDriver):
         wanted = [draft for draft in drafts if isinstance(draft, Draft)]
         nothing: int | StoreError = 0  # the answer to empty changes: only who has the store gives it
         try:
-            database.check_open()
+            database._check_open()
             if wanted:
-                database.group.commit_many(wanted)
+                database._group.commit_many(wanted)
             if len(wanted) < len(batch):
-                database.group.check_ours()
+                database._group.check_ours()
         except DatabaseClosed as failure:
             return [self._meaning(failure, database) for _ in batch]
         except NotAttempted as failure:
@@ -286,13 +286,13 @@ class JournalStore(StoreDriver):
 
     def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         try:
-            yield from read_records(self._readable().state(), prefix)
+            yield from read_records(self._readable()._state(), prefix)
         except (DiskError, DatabaseClosed) as failure:
             raise StoreUnavailable(str(failure)) from failure
 
     def values(self, prefix: str) -> Iterator[Values]:
         try:
-            for found in bulk.values(self._readable().state(), prefix):
+            for found in bulk.values(self._readable()._state(), prefix):
                 yield Values(found.keys, found.values, found.damaged)
         except (DiskError, DatabaseClosed) as failure:
             raise StoreUnavailable(str(failure)) from failure
@@ -305,10 +305,10 @@ class JournalStore(StoreDriver):
             raise StoreUnavailable(str(failure)) from failure
 
     def identifiers(self) -> Iterator[StoredIdentifier]:
-        yield from identifiers_of(self._readable().state())
+        yield from identifiers_of(self._readable()._state())
 
     def highest(self) -> int:
-        return self._readable().state().next_message - 1
+        return self._readable()._state().next_message - 1
 
     def is_empty(self) -> bool:
         return not self.message_count() and next(self._readable().keys(), None) is None
@@ -317,7 +317,7 @@ class JournalStore(StoreDriver):
         return self._readable().undelivered_count()
 
     def free_bytes(self) -> int | None:
-        state = self._readable().state()
+        state = self._readable()._state()
         try:
             return state.disk.free_bytes(state.directory)
         except OSError:
@@ -325,19 +325,19 @@ class JournalStore(StoreDriver):
 
     @property
     def is_full(self) -> bool:
-        return not self._away and self._database.is_full
+        return not self._away and self._database._is_full
 
     def want_room(self) -> None:
         if not self._away:
-            self._database.want_room()
+            self._database._want_room()
 
     def make_room(self) -> None:
         if self._away:
             return
         try:
-            self._database.reclaim(ROOM_SECONDS)
-            if self._database.is_cramped:
-                self._database.want_room()
+            self._database._reclaim(ROOM_SECONDS)
+            if self._database._is_cramped:
+                self._database._want_room()
         except JournalError as failure:
             _log.warning("no room could be made in the persistent store: %s", failure)
 
@@ -348,11 +348,11 @@ class JournalStore(StoreDriver):
             raise StoreUnavailable(str(failure)) from failure
 
     def syncs(self) -> SyncStats:
-        return self._database.syncs()
+        return self._database._syncs()
 
     def files(self) -> Sequence[FileRow]:
         try:
-            return of_journal(self._readable().state())
+            return of_journal(self._readable()._state())
         except (DiskError, DatabaseClosed) as failure:
             raise StoreUnavailable(str(failure)) from failure
 

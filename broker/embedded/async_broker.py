@@ -106,7 +106,7 @@ class AsyncBroker:
         """
         return await self._looped.call(with_enums(request), caller)
 
-    def ask(self, request: Request, *, caller: Physical, then: Callable[[Answered], None]) -> PendingCallback:
+    def _ask(self, request: Request, *, caller: Physical, then: Callable[[Answered], None]) -> PendingCallback:
         """Begin a call now. Its answer goes to `then` in a later turn of the loop. Not awaited.
 
         If you have many calls under way, this is cheaper than `call`, because no task waits. To take the call back, use
@@ -114,7 +114,7 @@ class AsyncBroker:
         """
         return self._looped.ask(with_enums(request), caller, then)
 
-    def post(self, request: Request, *, caller: Physical) -> None:
+    def _post(self, request: Request, *, caller: Physical) -> None:
         """Carry out one call whose answer nobody waits for. Not awaited."""
         self._looped.post(with_enums(request), caller)
 
@@ -129,7 +129,7 @@ class AsyncBroker:
         """
         self._looped.give(Gone(caller, is_untried))
 
-    async def settled(self, caller: Physical) -> None:
+    async def _settled(self, caller: Physical) -> None:
         """Return once the broker has taken back what the cancelled calls of the caller had begun."""
         await self._looped.settled(caller)
 
@@ -153,7 +153,7 @@ class AsyncBroker:
         command = set_status_of(uowid, status)
         return unit_status(await self._looped.command(command))
 
-    async def administer(self, command: Callable[[int], Command]) -> Reply:
+    async def _administer(self, command: Callable[[int], Command]) -> Reply:
         """Carry out an operator's command that was made with the handle of its answer.
 
         Raises BrokerError with what refuses the command.
@@ -162,7 +162,7 @@ class AsyncBroker:
 
     # Looking.
 
-    async def look(self, look: Callable[[World], PageSteps]) -> Page:
+    async def _look(self, look: Callable[[World], PageSteps]) -> Page:
         """Return what a look at the kernel's state finds.
 
         The look goes in steps, and between two steps others have their turn. `look` is one of `broker/admin`, with its
@@ -171,17 +171,17 @@ class AsyncBroker:
         return await run_steps_async(look(self._looped.world))
 
     @property
-    def store(self) -> PersistentStore | None:
+    def _store(self) -> PersistentStore | None:
         """The persistent store, or None for PSTORE=NO. It is for those who look at the store."""
         return self._running.store if self._running is not None else None
 
     @property
-    def latencies(self) -> Latencies:
+    def _latencies(self) -> Latencies:
         """How long commits have taken since the start."""
         return self._running.latencies if self._running is not None else Latencies()
 
     @property
-    def call_count(self) -> int:
+    def _call_count(self) -> int:
         """How many calls there were since the start, this broker's own among them."""
         return self._tasks.call_count if self._tasks is not None else 0
 
@@ -193,13 +193,13 @@ class AsyncBroker:
         return self._running is not None and self._running.is_store_connected
 
     @property
-    def is_store_lost(self) -> bool:
+    def _is_store_lost(self) -> bool:
         """Whether a commit has failed, or would fail. Then what was acknowledged may not be where it was."""
         store = self._running.store if self._running is not None else None
         return store is not None and store.is_lost
 
     @property
-    def is_taken_over(self) -> bool:
+    def _is_taken_over(self) -> bool:
         """Whether another broker has the persistent store by now. Then it is time to end."""
         store = self._running.store if self._running is not None else None
         return store is not None and store.is_taken_over
@@ -207,15 +207,15 @@ class AsyncBroker:
     async def connect_pstore(self) -> None:
         """Go on with the store, as Broker.connect_pstore."""
         try:
-            await self._looped.barrier(self._store().connect, then=StoreBack())
+            await self._looped.barrier(self._connectable_store().connect, then=StoreBack())
         except StoreUnavailable as failure:
             raise not_connected(failure) from failure
 
     async def disconnect_pstore(self) -> None:
         """Go on without the store, as Broker.disconnect_pstore."""
-        await self._looped.barrier(self._store().disconnect, before=DISCONNECTED)
+        await self._looped.barrier(self._connectable_store().disconnect, before=DISCONNECTED)
 
-    def _store(self) -> PersistentStore:
+    def _connectable_store(self) -> PersistentStore:
         if self._running is None:
             raise refuse(Code.UOW_NOT_PERSISTED, "PSTORE=NO")
         return self._running.persistent_store()

@@ -111,7 +111,7 @@ class Broker:
         """
         return self._threads.call(with_enums(request), caller)
 
-    def post(self, request: Request, *, caller: Physical) -> None:
+    def _post(self, request: Request, *, caller: Physical) -> None:
         """Carry out one call whose answer nobody waits for. No handler of a signal ends it in its middle."""
         self._threads.post(with_enums(request), caller)
 
@@ -150,14 +150,14 @@ class Broker:
         """
         return unit_status(self._threads.command(set_status_of(uowid, status)))
 
-    def administer(self, command: Callable[[int], Command]) -> Reply:
+    def _administer(self, command: Callable[[int], Command]) -> Reply:
         """Carry out an operator's command that was made with the handle of its answer.
 
         Raises BrokerError with what refuses the command.
         """
         return checked(self._threads.command(command)).reply
 
-    def look(self, look: Callable[[World], PageSteps]) -> Page:
+    def _look(self, look: Callable[[World], PageSteps]) -> Page:
         """Return what a look at the kernel's state finds.
 
         The look goes in steps, and between two steps others have their turn. `look` is one of `broker/admin`, with its

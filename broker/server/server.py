@@ -301,7 +301,7 @@ class Server:
         while not self._stopping.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), LOOK_SECONDS)
-            if served.broker is not None and served.broker.is_taken_over:
+            if served.broker is not None and served.broker._is_taken_over:
                 self._taken = f"the store was taken over{_by_whom(served)}; nothing was acknowledged here since"
                 served.refusal = Code.NOT_ACTIVE
                 _log.error("%s", self._taken, extra=event("taken_over"))
@@ -322,7 +322,7 @@ class Server:
         finally:
             served.broker = None
             if broker is not None:
-                if broker.is_store_lost:
+                if broker._is_store_lost:
                     self._last_words = "the persistent store had been lost before"
                 await broker.close()
         return count

@@ -39,14 +39,14 @@ class AsyncAsking(Protocol):
     """A session, as what it gives out needs it."""
 
     @property
-    def speaker(self) -> RequestFactory: ...
+    def _speaker(self) -> RequestFactory: ...
 
     @property
-    def reading(self) -> Reading: ...
+    def _reading(self) -> Reading: ...
 
     async def ask(self, request: Request) -> Answered: ...
 
-    async def taken(self, request: Request, made: Callable[[Answered], T]) -> T: ...
+    async def _taken(self, request: Request, made: Callable[[Answered], T]) -> T: ...
 
 
 class AsyncSettled(ABC):
@@ -83,12 +83,12 @@ class AsyncSentUnit(OutgoingUnit, AsyncSettled):
     """A unit of work that you are sending. Nobody sees it before you commit it. Then they see all of it."""
 
     def __init__(self, session: AsyncAsking, to: dict[str, Any], terms: dict[str, Any]) -> None:
-        super().__init__(session.speaker, to, terms)
+        super().__init__(session._speaker, to, terms)
         self._session = session
 
     async def send(self, body: bytes, **beside: Unpack[Beside]) -> None:
         """Add a message. Raises BrokerError 00740347 above MAX-MESSAGES-IN-UOW, 00200218 above the length."""
-        await self._session.taken(self._to_send(body, {**beside}), self._sent)
+        await self._session._taken(self._to_send(body, {**beside}), self._sent)
 
     async def commit(self, *, user_status: str = "") -> UnitStatus:
         """Commit the unit of work. If it is persistent, it is durable on return.
@@ -123,7 +123,7 @@ class AsyncReceivedUnit(ReceivingUnit, AsyncSettled):
     """A unit of work that you are receiving. It is an iterator over its messages."""
 
     def __init__(self, session: AsyncAsking, first: Message) -> None:
-        super().__init__(session.speaker, session.reading, first)
+        super().__init__(session._speaker, session._reading, first)
         self._session = session
         self._answer: AsyncSentUnit | None = None
 
@@ -134,7 +134,7 @@ class AsyncReceivedUnit(ReceivingUnit, AsyncSettled):
         if self.is_read:
             raise StopAsyncIteration
         kept = self._at_hand()
-        return kept if kept is not None else await self._session.taken(self._to_go_on(), self._heard)
+        return kept if kept is not None else await self._session._taken(self._to_go_on(), self._heard)
 
     async def answer(self, body: bytes, **beside: Unpack[Beside]) -> None:
         """Add a message to an answer in the same conversation. `commit` commits both in one operation."""
@@ -186,12 +186,12 @@ class AsyncSentPublication(Publishing, AsyncSettled):
     """A publication that you are sending. Once you commit it, its subscribers get all of it."""
 
     def __init__(self, session: AsyncAsking, topic: str, user_status: str) -> None:
-        super().__init__(session.speaker, topic, user_status)
+        super().__init__(session._speaker, topic, user_status)
         self._session = session
 
     async def send(self, body: bytes, **beside: Unpack[Beside]) -> None:
         """Add a message. Raises BrokerError 00740347 above MAX-MESSAGES-IN-PUBLICATION, 00200218 above the length."""
-        await self._session.taken(self._to_send(body, {**beside}), self._sent)
+        await self._session._taken(self._to_send(body, {**beside}), self._sent)
 
     async def commit(self) -> PublicationStatus:
         """Commit the publication. Now its subscribers can have it. If the topic is stored, it is durable on return."""
@@ -206,7 +206,7 @@ class AsyncReceivedPublication(ReceivingPublication, AsyncSettled):
     """A publication that you are receiving. It is an iterator over its messages."""
 
     def __init__(self, session: AsyncAsking, first: Message) -> None:
-        super().__init__(session.speaker, first)
+        super().__init__(session._speaker, first)
         self._session = session
 
     def __aiter__(self) -> AsyncIterator[Message]:
@@ -216,7 +216,7 @@ class AsyncReceivedPublication(ReceivingPublication, AsyncSettled):
         if self.is_read:
             raise StopAsyncIteration
         kept = self._at_hand()
-        return kept if kept is not None else await self._session.taken(self._to_go_on(), self._heard)
+        return kept if kept is not None else await self._session._taken(self._to_go_on(), self._heard)
 
     async def acknowledge(self) -> PublicationStatus:
         """Acknowledge the publication. It does not come again.
@@ -250,7 +250,7 @@ class AsyncSubscription:
 
         None is no context manager: look before `async with`, or go through `publications`.
         """
-        asked = self._session.speaker.receive_publication(self.topic, NEW, wait)
+        asked = self._session._speaker.receive_publication(self.topic, NEW, wait)
 
         def made(answered: Answered) -> AsyncReceivedPublication | Again | None:
             if wait is True and answered.reply.code is Code.WAIT_TIMED_OUT:
@@ -258,7 +258,7 @@ class AsyncSubscription:
             found = message_if_any(answered, is_named=True)
             return None if found is None else AsyncReceivedPublication(self._session, found)
 
-        while (publication := await self._session.taken(asked, made)) is AGAIN:
+        while (publication := await self._session._taken(asked, made)) is AGAIN:
             pass
         return publication
 
@@ -269,4 +269,4 @@ class AsyncSubscription:
 
     async def unsubscribe(self) -> None:
         """End the subscription. The user loses what was not received."""
-        checked(await self._session.ask(self._session.speaker.request(Function.UNSUBSCRIBE, topic=self.topic)))
+        checked(await self._session.ask(self._session._speaker.request(Function.UNSUBSCRIBE, topic=self.topic)))

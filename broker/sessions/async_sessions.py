@@ -56,7 +56,7 @@ class AsyncEntrance(Protocol):
 
     async def call(self, request: Request, *, caller: Physical) -> Answered: ...
 
-    def post(self, request: Request, *, caller: Physical) -> None: ...
+    def _post(self, request: Request, *, caller: Physical) -> None: ...
 
     def new_caller(self) -> Physical: ...
 
@@ -69,8 +69,8 @@ class AsyncSession:
     def __init__(self, broker: AsyncEntrance, user: str, token: str, fields: dict[str, Any]) -> None:
         self.user = user
         self.token = token
-        self.speaker = RequestFactory(user, token, fields)
-        self.reading = Reading()
+        self._speaker = RequestFactory(user, token, fields)
+        self._reading = Reading()
         self._broker = broker
         self._caller = broker.new_caller()
         self._services: dict[ServiceName, None] = {}  # that it serves, in this order
@@ -96,7 +96,7 @@ class AsyncSession:
         """Make any call of the control block as this session. The session does not look at the answer."""
         return await self._broker.call(request, caller=self._caller)
 
-    async def taken(self, request: Request, made: Callable[[Answered], T]) -> T:
+    async def _taken(self, request: Request, made: Callable[[Answered], T]) -> T:
         """Make a call, and return what is made of its answer.
 
         If an exception keeps the message from the caller, the session gives it back.
@@ -108,8 +108,8 @@ class AsyncSession:
         except BaseException:
             back = compensation(request, answered.reply) if answered is not None else None
             if back is not None:
-                self.reading.lose(back.uowid)
-                self._broker.post(back, caller=self._caller)
+                self._reading.lose(back.uowid)
+                self._broker._post(back, caller=self._caller)
             raise
 
     async def log_on(self) -> None:
@@ -117,11 +117,11 @@ class AsyncSession:
 
         With a token, the session takes the place of another session of the same user and token.
         """
-        checked(await self.ask(self.speaker.request(Function.LOGON)))
+        checked(await self.ask(self._speaker.request(Function.LOGON)))
 
     async def log_off(self) -> None:
         """Log off: LOGOFF. The broker backs out what you were sending or receiving. What was committed waits."""
-        if (await self.ask(self.speaker.request(Function.LOGOFF))).reply.code is not Code.OK:
+        if (await self.ask(self._speaker.request(Function.LOGOFF))).reply.code is not Code.OK:
             self._broker.gone(self._caller)
 
     async def recover(self, conv_id: str = "") -> UnitStatus | None:
@@ -136,7 +136,7 @@ class AsyncSession:
         """
         self._broker.gone(self._caller)
         self._caller = self._broker.new_caller()
-        self.reading.lose_all()
+        self._reading.lose_all()
         await self.log_on()
         for service in self._services:
             await self.register(service)
@@ -148,7 +148,7 @@ class AsyncSession:
         self, service: AnyService | None, body: bytes, *, conv_id: str | None = None, **said: Unpack[Said]
     ) -> UnitStatus:
         """Send a unit of work of one message, committed, to a new conversation of the service or into one."""
-        speaker = self.speaker
+        speaker = self._speaker
         request = speaker.send(Option.COMMIT, speaker.to(service, conv_id), body, term_fields(said))
         return unit_status(await self.ask(request))
 
@@ -156,30 +156,30 @@ class AsyncSession:
         self, service: AnyService | None = None, *, conv_id: str | None = None, **terms: Unpack[Terms]
     ) -> AsyncSentUnit:
         """Return a unit of work to send. `async with` commits it. An exception backs it out."""
-        return AsyncSentUnit(self, self.speaker.to(service, conv_id), term_fields(terms))
+        return AsyncSentUnit(self, self._speaker.to(service, conv_id), term_fields(terms))
 
     async def query(self, uowid: str) -> UnitStatus:
         """Return the status of a unit of work that the user has sent. Raises BrokerError 00780305 and 00780308."""
-        return unit_status(await self.ask(self.speaker.about(Option.QUERY, uowid)))
+        return unit_status(await self.ask(self._speaker.about(Option.QUERY, uowid)))
 
     async def last(self, conv_id: str = "") -> UnitStatus | None:
         """Return the last unit of work that the user has begun, in the conversation or in any.
 
         Returns None when there is none.
         """
-        return last_status(await self.ask(self.speaker.about(Option.LAST, "", conv_id=conv_id)))
+        return last_status(await self.ask(self._speaker.about(Option.LAST, "", conv_id=conv_id)))
 
     async def set_user_status(self, uowid: str, user_status: str) -> UnitStatus:
         """As sender or receiver, give a unit of work that goes on another user status, of at most 32 characters."""
-        return unit_status(await self.ask(self.speaker.about(Option.SETUSTATUS, uowid, ustatus=user_status)))
+        return unit_status(await self.ask(self._speaker.about(Option.SETUSTATUS, uowid, ustatus=user_status)))
 
     async def cancel(self, uowid: str) -> UnitStatus:
         """Cancel a unit of work of the user that nobody has received yet. Raises BrokerError 00780307."""
-        return unit_status(await self.ask(self.speaker.about(Option.CANCEL, uowid)))
+        return unit_status(await self.ask(self._speaker.about(Option.CANCEL, uowid)))
 
     async def delete(self, uowid: str) -> UnitStatus:
         """Delete the persistent status of a unit of work of the user that is complete. Raises BrokerError 00780307."""
-        return unit_status(await self.ask(self.speaker.about(Option.DELETE, uowid)))
+        return unit_status(await self.ask(self._speaker.about(Option.DELETE, uowid)))
 
     async def end_conversation(self, conv_id: str, *, cancel: bool = False) -> None:
         """End a conversation: EOC. The partner can still receive what was committed.
@@ -187,7 +187,7 @@ class AsyncSession:
         Then the broker tells the partner.
         """
         option = Option.CANCEL if flag(cancel, "cancel") else Option.NONE
-        checked(await self.ask(self.speaker.request(Function.EOC, option, conv_id=conv_id)))
+        checked(await self.ask(self._speaker.request(Function.EOC, option, conv_id=conv_id)))
 
     # Receiving.
 
@@ -197,7 +197,7 @@ class AsyncSession:
         Raises BrokerError 00210043 when the attributes define no service of this name.
         """
         named = names(service)  # for good: a list may be another one when the session begins anew
-        checked(await self.ask(self.speaker.request(Function.REGISTER, **service_fields(named))))
+        checked(await self.ask(self._speaker.request(Function.REGISTER, **service_fields(named))))
         self._services[named] = None
 
     async def deregister(self, service: AnyService | None = None, option: Option = Option.NONE) -> None:
@@ -207,7 +207,7 @@ class AsyncSession:
         """
         named = None if service is None else names(service)
         fields: dict[str, Any] = {} if named is None else service_fields(named)
-        checked(await self.ask(self.speaker.request(Function.DEREGISTER, option, **fields)))
+        checked(await self.ask(self._speaker.request(Function.DEREGISTER, option, **fields)))
         if named is None:
             self._services.clear()
         else:
@@ -220,7 +220,7 @@ class AsyncSession:
 
         None is no context manager: look before `async with`, or go through `receive_units`.
         """
-        asked = self.speaker.receive(service, conv_id, wait, which=which, option=Option.SYNC)
+        asked = self._speaker.receive(service, conv_id, wait, which=which, option=Option.SYNC)
 
         def made(answered: Answered) -> AsyncReceivedUnit | Again | None:
             if wait is True and answered.reply.code is Code.WAIT_TIMED_OUT:
@@ -228,9 +228,9 @@ class AsyncSession:
             found = message_if_any(answered, is_named=conv_id is not None)
             if found is None:
                 return None
-            return AGAIN if self.reading.takes(found) else AsyncReceivedUnit(self, found)
+            return AGAIN if self._reading.takes(found) else AsyncReceivedUnit(self, found)
 
-        while (unit := await self.taken(asked, made)) is AGAIN:
+        while (unit := await self._taken(asked, made)) is AGAIN:
             pass
         return unit
 
@@ -250,7 +250,7 @@ class AsyncSession:
 
         Returns its CONV-ID.
         """
-        return checked(await self.ask(self.speaker.send_message(service, conv_id, body, None, beside))).reply.conv_id
+        return checked(await self.ask(self._speaker.send_message(service, conv_id, body, None, beside))).reply.conv_id
 
     async def request(
         self,
@@ -262,7 +262,7 @@ class AsyncSession:
         **beside: Unpack[Beside],
     ) -> Message:
         """Send a plain message and return the answer to it, alone or in a conversation. Raises BrokerError 00740074."""
-        return message(await self.ask(self.speaker.send_message(service, conv_id, body, wait, beside)))
+        return message(await self.ask(self._speaker.send_message(service, conv_id, body, wait, beside)))
 
     async def receive_message(
         self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY
@@ -271,7 +271,7 @@ class AsyncSession:
 
         You cannot give it back.
         """
-        asked = self.speaker.receive(service, conv_id, wait, which=which, option=Option.MSG)
+        asked = self._speaker.receive(service, conv_id, wait, which=which, option=Option.MSG)
         while True:
             answered = await self.ask(asked)
             if wait is not True or answered.reply.code is not Code.WAIT_TIMED_OUT:
@@ -283,7 +283,7 @@ class AsyncSession:
         self, topic: str, body: bytes, *, user_status: str = "", **beside: Unpack[Beside]
     ) -> PublicationStatus:
         """Publish one message, committed. When nobody subscribes, the broker accepts it, and it is gone."""
-        return publication_status(await self.ask(self.speaker.publish(topic, body, user_status, beside)))
+        return publication_status(await self.ask(self._speaker.publish(topic, body, user_status, beside)))
 
     def publication(self, topic: str, *, user_status: str = "") -> AsyncSentPublication:
         """Return a publication of several messages to send. `async with` commits it. An exception backs it out."""
@@ -292,16 +292,16 @@ class AsyncSession:
     async def subscribe(self, topic: str, *, durable: bool = False) -> AsyncSubscription:
         """Subscribe to what is published from now on, or go on with a subscription."""
         option = Option.DURABLE if flag(durable, "durable") else Option.NONE
-        checked(await self.ask(self.speaker.request(Function.SUBSCRIBE, option, topic=topic)))
+        checked(await self.ask(self._speaker.request(Function.SUBSCRIBE, option, topic=topic)))
         return AsyncSubscription(self, topic, is_durable=durable)
 
     async def query_publication(self, publication_id: str) -> PublicationStatus:
         """Return the status of a publication of the user."""
-        return publication_status(await self.ask(self.speaker.about_publication(Option.QUERY, publication_id)))
+        return publication_status(await self.ask(self._speaker.about_publication(Option.QUERY, publication_id)))
 
     async def last_publication(self, topic: str = "") -> PublicationStatus | None:
         """Return the last publication that the user has begun, in the topic or in any.
 
         Returns None when there is none.
         """
-        return last_publication(await self.ask(self.speaker.about_publication(Option.LAST, "", topic=topic)))
+        return last_publication(await self.ask(self._speaker.about_publication(Option.LAST, "", topic=topic)))

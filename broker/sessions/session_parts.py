@@ -43,14 +43,14 @@ class Asking(Protocol):
     """A session, as what it gives out needs it."""
 
     @property
-    def speaker(self) -> RequestFactory: ...
+    def _speaker(self) -> RequestFactory: ...
 
     @property
-    def reading(self) -> Reading: ...
+    def _reading(self) -> Reading: ...
 
     def ask(self, request: Request) -> Answered: ...
 
-    def taken(self, request: Request, made: Callable[[Answered], T]) -> T: ...
+    def _taken(self, request: Request, made: Callable[[Answered], T]) -> T: ...
 
 
 class Settled(ABC):
@@ -87,12 +87,12 @@ class SentUnit(OutgoingUnit, Settled):
     """A unit of work that you are sending. Nobody sees it before you commit it. Then they see all of it."""
 
     def __init__(self, session: Asking, to: dict[str, Any], terms: dict[str, Any]) -> None:
-        super().__init__(session.speaker, to, terms)
+        super().__init__(session._speaker, to, terms)
         self._session = session
 
     def send(self, body: bytes, **beside: Unpack[Beside]) -> None:
         """Add a message. Raises BrokerError 00740347 above MAX-MESSAGES-IN-UOW, 00200218 above the length."""
-        self._session.taken(self._to_send(body, {**beside}), self._sent)
+        self._session._taken(self._to_send(body, {**beside}), self._sent)
 
     def commit(self, *, user_status: str = "") -> UnitStatus:
         """Commit the unit of work. If it is persistent, it is durable on return.
@@ -127,7 +127,7 @@ class ReceivedUnit(ReceivingUnit, Settled):
     """A unit of work that you are receiving. It is an iterator over its messages."""
 
     def __init__(self, session: Asking, first: Message) -> None:
-        super().__init__(session.speaker, session.reading, first)
+        super().__init__(session._speaker, session._reading, first)
         self._session = session
         self._answer: SentUnit | None = None
 
@@ -138,7 +138,7 @@ class ReceivedUnit(ReceivingUnit, Settled):
         if self.is_read:
             raise StopIteration
         kept = self._at_hand()
-        return kept if kept is not None else self._session.taken(self._to_go_on(), self._heard)
+        return kept if kept is not None else self._session._taken(self._to_go_on(), self._heard)
 
     def answer(self, body: bytes, **beside: Unpack[Beside]) -> None:
         """Add a message to an answer in the same conversation. `commit` commits both in one operation."""
@@ -190,12 +190,12 @@ class SentPublication(Publishing, Settled):
     """A publication that you are sending. Once you commit it, its subscribers get all of it."""
 
     def __init__(self, session: Asking, topic: str, user_status: str) -> None:
-        super().__init__(session.speaker, topic, user_status)
+        super().__init__(session._speaker, topic, user_status)
         self._session = session
 
     def send(self, body: bytes, **beside: Unpack[Beside]) -> None:
         """Add a message. Raises BrokerError 00740347 above MAX-MESSAGES-IN-PUBLICATION, 00200218 above the length."""
-        self._session.taken(self._to_send(body, {**beside}), self._sent)
+        self._session._taken(self._to_send(body, {**beside}), self._sent)
 
     def commit(self) -> PublicationStatus:
         """Commit the publication. Now its subscribers can have it. If the topic is stored, it is durable on return."""
@@ -210,7 +210,7 @@ class ReceivedPublication(ReceivingPublication, Settled):
     """A publication that you are receiving. It is an iterator over its messages."""
 
     def __init__(self, session: Asking, first: Message) -> None:
-        super().__init__(session.speaker, first)
+        super().__init__(session._speaker, first)
         self._session = session
 
     def __iter__(self) -> Iterator[Message]:
@@ -220,7 +220,7 @@ class ReceivedPublication(ReceivingPublication, Settled):
         if self.is_read:
             raise StopIteration
         kept = self._at_hand()
-        return kept if kept is not None else self._session.taken(self._to_go_on(), self._heard)
+        return kept if kept is not None else self._session._taken(self._to_go_on(), self._heard)
 
     def acknowledge(self) -> PublicationStatus:
         """Acknowledge the publication. It does not come again.
@@ -254,7 +254,7 @@ class Subscription:
 
         None is no context manager: look before `with`, or go through `publications`.
         """
-        asked = self._session.speaker.receive_publication(self.topic, NEW, wait)
+        asked = self._session._speaker.receive_publication(self.topic, NEW, wait)
 
         def made(answered: Answered) -> ReceivedPublication | Again | None:
             if wait is True and answered.reply.code is Code.WAIT_TIMED_OUT:
@@ -262,7 +262,7 @@ class Subscription:
             found = message_if_any(answered, is_named=True)
             return None if found is None else ReceivedPublication(self._session, found)
 
-        while (publication := self._session.taken(asked, made)) is AGAIN:
+        while (publication := self._session._taken(asked, made)) is AGAIN:
             pass
         return publication
 
@@ -273,4 +273,4 @@ class Subscription:
 
     def unsubscribe(self) -> None:
         """End the subscription. The user loses what was not received."""
-        checked(self._session.ask(self._session.speaker.request(Function.UNSUBSCRIBE, topic=self.topic)))
+        checked(self._session.ask(self._session._speaker.request(Function.UNSUBSCRIBE, topic=self.topic)))

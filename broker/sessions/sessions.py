@@ -53,7 +53,7 @@ class Entrance(Protocol):
 
     def call(self, request: Request, *, caller: Physical) -> Answered: ...
 
-    def post(self, request: Request, *, caller: Physical) -> None: ...
+    def _post(self, request: Request, *, caller: Physical) -> None: ...
 
     def new_caller(self) -> Physical: ...
 
@@ -66,8 +66,8 @@ class Session:
     def __init__(self, broker: Entrance, user: str, token: str, fields: dict[str, Any]) -> None:
         self.user = user
         self.token = token
-        self.speaker = RequestFactory(user, token, fields)
-        self.reading = Reading()
+        self._speaker = RequestFactory(user, token, fields)
+        self._reading = Reading()
         self._broker = broker
         self._caller = broker.new_caller()
         self._services: dict[ServiceName, None] = {}  # that it serves, in this order
@@ -93,7 +93,7 @@ class Session:
         """Make any call of the control block as this session. The session does not look at the answer."""
         return self._broker.call(request, caller=self._caller)
 
-    def taken(self, request: Request, made: Callable[[Answered], T]) -> T:
+    def _taken(self, request: Request, made: Callable[[Answered], T]) -> T:
         """Make a call, and return what is made of its answer.
 
         If an exception keeps the message from the caller, the session gives it back.
@@ -105,8 +105,8 @@ class Session:
         except BaseException:
             back = compensation(request, answered.reply) if answered is not None else None
             if back is not None:
-                self.reading.lose(back.uowid)
-                self._broker.post(back, caller=self._caller)
+                self._reading.lose(back.uowid)
+                self._broker._post(back, caller=self._caller)
             raise
 
     def log_on(self) -> None:
@@ -114,11 +114,11 @@ class Session:
 
         With a token, the session takes the place of another session of the same user and token.
         """
-        checked(self.ask(self.speaker.request(Function.LOGON)))
+        checked(self.ask(self._speaker.request(Function.LOGON)))
 
     def log_off(self) -> None:
         """Log off: LOGOFF. The broker backs out what you were sending or receiving. What was committed waits."""
-        if self.ask(self.speaker.request(Function.LOGOFF)).reply.code is not Code.OK:
+        if self.ask(self._speaker.request(Function.LOGOFF)).reply.code is not Code.OK:
             self._broker.gone(self._caller)
 
     def recover(self, conv_id: str = "") -> UnitStatus | None:
@@ -133,7 +133,7 @@ class Session:
         """
         self._broker.gone(self._caller)
         self._caller = self._broker.new_caller()
-        self.reading.lose_all()
+        self._reading.lose_all()
         self.log_on()
         for service in self._services:
             self.register(service)
@@ -151,7 +151,7 @@ class Session:
         store is away, 00370445 when the broker takes no new units of work, and others. (EntireX, Using Persistence and
         Units of Work: SEND with OPTION=COMMIT.)
         """
-        speaker = self.speaker
+        speaker = self._speaker
         request = speaker.send(Option.COMMIT, speaker.to(service, conv_id), body, term_fields(said))
         return unit_status(self.ask(request))
 
@@ -159,30 +159,30 @@ class Session:
         self, service: AnyService | None = None, *, conv_id: str | None = None, **terms: Unpack[Terms]
     ) -> SentUnit:
         """Return a unit of work to send. `with` commits it. An exception backs it out."""
-        return SentUnit(self, self.speaker.to(service, conv_id), term_fields(terms))
+        return SentUnit(self, self._speaker.to(service, conv_id), term_fields(terms))
 
     def query(self, uowid: str) -> UnitStatus:
         """Return the status of a unit of work that the user has sent. Raises BrokerError 00780305 and 00780308."""
-        return unit_status(self.ask(self.speaker.about(Option.QUERY, uowid)))
+        return unit_status(self.ask(self._speaker.about(Option.QUERY, uowid)))
 
     def last(self, conv_id: str = "") -> UnitStatus | None:
         """Return the last unit of work that the user has begun, in the conversation or in any.
 
         Returns None when there is none.
         """
-        return last_status(self.ask(self.speaker.about(Option.LAST, "", conv_id=conv_id)))
+        return last_status(self.ask(self._speaker.about(Option.LAST, "", conv_id=conv_id)))
 
     def set_user_status(self, uowid: str, user_status: str) -> UnitStatus:
         """As sender or receiver, give a unit of work that goes on another user status, of at most 32 characters."""
-        return unit_status(self.ask(self.speaker.about(Option.SETUSTATUS, uowid, ustatus=user_status)))
+        return unit_status(self.ask(self._speaker.about(Option.SETUSTATUS, uowid, ustatus=user_status)))
 
     def cancel(self, uowid: str) -> UnitStatus:
         """Cancel a unit of work of the user that nobody has received yet. Raises BrokerError 00780307."""
-        return unit_status(self.ask(self.speaker.about(Option.CANCEL, uowid)))
+        return unit_status(self.ask(self._speaker.about(Option.CANCEL, uowid)))
 
     def delete(self, uowid: str) -> UnitStatus:
         """Delete the persistent status of a unit of work of the user that is complete. Raises BrokerError 00780307."""
-        return unit_status(self.ask(self.speaker.about(Option.DELETE, uowid)))
+        return unit_status(self.ask(self._speaker.about(Option.DELETE, uowid)))
 
     def end_conversation(self, conv_id: str, *, cancel: bool = False) -> None:
         """End a conversation: EOC. The partner can still receive what was committed.
@@ -190,7 +190,7 @@ class Session:
         Then the broker tells the partner.
         """
         option = Option.CANCEL if flag(cancel, "cancel") else Option.NONE
-        checked(self.ask(self.speaker.request(Function.EOC, option, conv_id=conv_id)))
+        checked(self.ask(self._speaker.request(Function.EOC, option, conv_id=conv_id)))
 
     # Receiving.
 
@@ -200,7 +200,7 @@ class Session:
         Raises BrokerError 00210043 when the attributes define no service of this name.
         """
         named = names(service)  # for good: a list may be another one when the session begins anew
-        checked(self.ask(self.speaker.request(Function.REGISTER, **service_fields(named))))
+        checked(self.ask(self._speaker.request(Function.REGISTER, **service_fields(named))))
         self._services[named] = None
 
     def deregister(self, service: AnyService | None = None, option: Option = Option.NONE) -> None:
@@ -210,7 +210,7 @@ class Session:
         """
         named = None if service is None else names(service)
         fields: dict[str, Any] = {} if named is None else service_fields(named)
-        checked(self.ask(self.speaker.request(Function.DEREGISTER, option, **fields)))
+        checked(self.ask(self._speaker.request(Function.DEREGISTER, option, **fields)))
         if named is None:
             self._services.clear()
         else:
@@ -230,7 +230,7 @@ class Session:
         Raises BrokerError 00030011 when the partner has cancelled the conversation, 00030003 when there is none of this
         id.
         """
-        asked = self.speaker.receive(service, conv_id, wait, which=which, option=Option.SYNC)
+        asked = self._speaker.receive(service, conv_id, wait, which=which, option=Option.SYNC)
 
         def made(answered: Answered) -> ReceivedUnit | Again | None:
             if wait is True and answered.reply.code is Code.WAIT_TIMED_OUT:
@@ -238,9 +238,9 @@ class Session:
             found = message_if_any(answered, is_named=conv_id is not None)
             if found is None:
                 return None
-            return AGAIN if self.reading.takes(found) else ReceivedUnit(self, found)
+            return AGAIN if self._reading.takes(found) else ReceivedUnit(self, found)
 
-        while (unit := self.taken(asked, made)) is AGAIN:
+        while (unit := self._taken(asked, made)) is AGAIN:
             pass
         return unit
 
@@ -260,7 +260,7 @@ class Session:
 
         Returns its CONV-ID.
         """
-        return checked(self.ask(self.speaker.send_message(service, conv_id, body, None, beside))).reply.conv_id
+        return checked(self.ask(self._speaker.send_message(service, conv_id, body, None, beside))).reply.conv_id
 
     def request(
         self,
@@ -272,7 +272,7 @@ class Session:
         **beside: Unpack[Beside],
     ) -> Message:
         """Send a plain message and return the answer to it, alone or in a conversation. Raises BrokerError 00740074."""
-        return message(self.ask(self.speaker.send_message(service, conv_id, body, wait, beside)))
+        return message(self.ask(self._speaker.send_message(service, conv_id, body, wait, beside)))
 
     def receive_message(
         self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY
@@ -281,7 +281,7 @@ class Session:
 
         You cannot give it back.
         """
-        asked = self.speaker.receive(service, conv_id, wait, which=which, option=Option.MSG)
+        asked = self._speaker.receive(service, conv_id, wait, which=which, option=Option.MSG)
         while True:
             answered = self.ask(asked)
             if wait is not True or answered.reply.code is not Code.WAIT_TIMED_OUT:
@@ -291,7 +291,7 @@ class Session:
 
     def publish(self, topic: str, body: bytes, *, user_status: str = "", **beside: Unpack[Beside]) -> PublicationStatus:
         """Publish one message, committed. When nobody subscribes, the broker accepts it, and it is gone."""
-        return publication_status(self.ask(self.speaker.publish(topic, body, user_status, beside)))
+        return publication_status(self.ask(self._speaker.publish(topic, body, user_status, beside)))
 
     def publication(self, topic: str, *, user_status: str = "") -> SentPublication:
         """Return a publication of several messages to send. `with` commits it. An exception backs it out."""
@@ -305,16 +305,16 @@ class Session:
         it, and 00200472.
         """
         option = Option.DURABLE if flag(durable, "durable") else Option.NONE
-        checked(self.ask(self.speaker.request(Function.SUBSCRIBE, option, topic=topic)))
+        checked(self.ask(self._speaker.request(Function.SUBSCRIBE, option, topic=topic)))
         return Subscription(self, topic, is_durable=durable)
 
     def query_publication(self, publication_id: str) -> PublicationStatus:
         """Return the status of a publication of the user."""
-        return publication_status(self.ask(self.speaker.about_publication(Option.QUERY, publication_id)))
+        return publication_status(self.ask(self._speaker.about_publication(Option.QUERY, publication_id)))
 
     def last_publication(self, topic: str = "") -> PublicationStatus | None:
         """Return the last publication that the user has begun, in the topic or in any.
 
         Returns None when there is none.
         """
-        return last_publication(self.ask(self.speaker.about_publication(Option.LAST, "", topic=topic)))
+        return last_publication(self.ask(self._speaker.about_publication(Option.LAST, "", topic=topic)))

@@ -174,7 +174,7 @@ class Reading:
     def takes(self, found: Message) -> bool:
         """Keep the message for its unit of work; False when it begins one."""
         unit = self._units.get(found.uowid)
-        return unit is not None and unit.keeps(found)
+        return unit is not None and unit._keeps(found)
 
 
 class ReceivingUnit(Receiving[UnitStatus]):
@@ -192,7 +192,7 @@ class ReceivingUnit(Receiving[UnitStatus]):
         self.is_lost = False  # given back, and not with this object
         reading.begin(self)
 
-    def keeps(self, found: Message) -> bool:
+    def _keeps(self, found: Message) -> bool:
         """Keep a message that was received in passing, to be handed out in its turn; False when it is not the next."""
         if found.reception in BEGINNINGS or found.delivery_count != self.delivery_count:
             return False

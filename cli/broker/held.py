@@ -278,7 +278,7 @@ def carry_out(spool: Path, wanted: Split[HeldItem], wait_seconds: float) -> None
 def _give(broker: Broker, command: Callable[..., Command], *about: Any) -> None:
     try:
         with interrupts.delay_signals():
-            broker.administer(lambda handle: command(handle, *about))
+            broker._administer(lambda handle: command(handle, *about))
     except BrokerError as refused:
         raise Failure(str(refused), ExitCode.UNUSABLE) from refused
 

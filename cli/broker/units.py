@@ -30,7 +30,7 @@ def send_unit(
     service = _service(name)
     beside = {"properties": dict(properties), "producer": producer or ""}
     with _logged_on(url) as session:
-        speaker = session.speaker
+        speaker = session._speaker
         sent = unit_status(session.ask(speaker.send(Option.EOC, speaker.to(service, None), payload, beside)))
     return {
         "uowid": sent.uowid,

@@ -77,6 +77,6 @@ def _serve(db: "MessageDatabase", path: Path, *, as_json: bool) -> None:
         sys.stdout.flush()
         systemd.ready(f"serving {path}")
         while not ending.wait(LOOK_SECONDS):
-            if db.group.failure is not None:  # it takes nothing any more: whoever started this one starts it again
-                raise db.group.failure
+            if db._group.failure is not None:  # it takes nothing any more: whoever started this one starts it again
+                raise db._group.failure
         systemd.stopping("a signal")

@@ -109,10 +109,10 @@ class Backup:
     """
 
     def __init__(self, source: SnapshotReader, place: BackupTarget, options: BackupOptions, *, links: bool) -> None:
-        self.source = source
-        self.place = place
-        self.header: FileHeader | None = None  # of the last file, as it was looked at last
-        self.is_damaged = False  # that file
+        self._source = source
+        self._place = place
+        self._header: FileHeader | None = None  # of the last file, as it was looked at last
+        self._is_damaged = False  # that file
         self._options = options
         self._links = links
         self._has_broker = place.manifest is not None and place.manifest.has_broker
@@ -156,12 +156,12 @@ class Backup:
         self.close()
 
     def close(self) -> None:
-        self.place.close()
+        self._place.close()
 
     @property
-    def manifest(self) -> Manifest | None:
+    def _manifest(self) -> Manifest | None:
         """What the backup consists of now. None before the first backup was begun."""
-        return self.place.manifest
+        return self._place.manifest
 
     def run(self) -> BackupReport:
         """Bring the backup up to now.
@@ -180,13 +180,13 @@ class Backup:
         return self._run(self._required(self._look()), began, is_repeated=True)
 
     def _run(self, snapshot: Snapshot, began: float, *, is_repeated: bool = False) -> BackupReport:
-        before = self.place.manifest
+        before = self._place.manifest
         for attempt in range(1, ATTEMPTS_MAX + 1):
-            self.place.check()
-            self.place.begin(self._manifest(snapshot, ()))
-            if before is not None and before.is_complete and not self.source.has(snapshot, before):
+            self._place.check()
+            self._place.begin(self._manifest_of(snapshot, ()))
+            if before is not None and before.is_complete and not self._source.has(snapshot, before):
                 tail = before.tail
-                raise BehindItsBackup(self.source.directory, self.place.directory, tail.commit, tail.sequence)
+                raise BehindItsBackup(self._source.directory, self._place.directory, tail.commit, tail.sequence)
             try:
                 brought = self._bring(snapshot)
             except NotReadBack:
@@ -197,24 +197,24 @@ class Backup:
                 break
             snapshot = self._look() or snapshot
         else:
-            raise DiskError(self.source.directory, OSError("its files go faster than they can be copied"), "back up")
-        manifest = self._manifest(snapshot, brought)
+            raise DiskError(self._source.directory, OSError("its files go faster than they can be copied"), "back up")
+        manifest = self._manifest_of(snapshot, brought)
         is_new = not is_repeated or before is None or replace(manifest, taken_at=before.taken_at) != before
-        removed = self.place.publish(manifest) if is_new else []
-        self.header = snapshot.header
-        self.is_damaged = snapshot.files[-1].sequence != snapshot.tail.sequence or brought[-1].file.is_damaged
+        removed = self._place.publish(manifest) if is_new else []
+        self._header = snapshot.header
+        self._is_damaged = snapshot.files[-1].sequence != snapshot.tail.sequence or brought[-1].file.is_damaged
         damage = {str(DataFileName(one.file.sequence)): one.damage for one in brought if one.damage}
         return BackupReport(
-            directory=self.place.directory,
+            directory=self._place.directory,
             manifest=manifest,
             brought=tuple(brought),
             removed=tuple(removed),
-            archived=tuple(self.place.take_archived()),
+            archived=tuple(self._place.take_archived()),
             damage=snapshot.damage | damage,
             unvouched=snapshot.unvouched,
             is_first=before is None or not before.is_complete,
             is_new=is_new,
-            is_mended=self.place.is_mended,
+            is_mended=self._place.is_mended,
             fell_behind=before is not None and before.is_complete and _has_skipped(before, snapshot),
             seconds=self._options.seconds() - began,
         )
@@ -235,11 +235,11 @@ class Backup:
 
     def _required(self, snapshot: Snapshot | None) -> Snapshot:
         if snapshot is None:
-            raise NothingToBackUp(f"{self.source.directory} has no commit that is vouched for: nothing to back up yet")
+            raise NothingToBackUp(f"{self._source.directory} has no commit that is vouched for: nothing to back up yet")
         return snapshot
 
     def _look(self) -> Snapshot | None:
-        snapshot = self.source.snapshot()
+        snapshot = self._source.snapshot()
         self._has_broker = self._has_broker or (snapshot is not None and snapshot.holds_key)
         return snapshot
 
@@ -249,7 +249,7 @@ class Backup:
         done = 0
         brought = []
         for wanted in snapshot.files:
-            one = self.place.bring(self.source.disk, wanted, links=self._links, rereads=self._options.rereads)
+            one = self._place.bring(self._source.disk, wanted, links=self._links, rereads=self._options.rereads)
             if one is None:
                 return None
             brought.append(one)
@@ -257,7 +257,7 @@ class Backup:
             self._options.progress("back up", done, total)
         return brought
 
-    def _manifest(self, snapshot: Snapshot, brought: "list[CopiedFile] | tuple[()]") -> Manifest:
+    def _manifest_of(self, snapshot: Snapshot, brought: "list[CopiedFile] | tuple[()]") -> Manifest:
         header = snapshot.header
         return Manifest(
             database=header.database,
@@ -271,7 +271,7 @@ class Backup:
             was_closed=snapshot.was_closed and not any(one.damage for one in brought),
             has_broker=self._has_broker,
             taken_at=self._options.clock(),
-            source=f"{socket.gethostname()}:{self.source.directory}",
+            source=f"{socket.gethostname()}:{self._source.directory}",
             files=tuple(one.file for one in brought),
         )
 

@@ -84,7 +84,7 @@ class Follower:
                 shipped = self._poll()
         except DiskError as failure:
             self._tail, self._names = None, []
-            return Shipped(manifest=self.backup.manifest, lag_seconds=self._lag(), failure=failure)
+            return Shipped(manifest=self.backup._manifest, lag_seconds=self._lag(), failure=failure)
         self._whole_at = self.options.clock() - round(shipped.lag_seconds * 1e6)
         return shipped
 
@@ -93,7 +93,7 @@ class Follower:
 
         Where the database cannot be read: how long it is since the backup was seen to have all.
         """
-        source, known = self.backup.source, self.backup.manifest
+        source, known = self.backup._source, self.backup._manifest
         try:
             since = oldest_behind(source.disk, source.directory, known.tail if known is not None else Ending())
         except (JournalError, OSError):
@@ -101,7 +101,7 @@ class Follower:
         return max(0.0, (self.options.clock() - since) / 1e6) if since is not None else 0.0
 
     def _poll(self) -> Shipped:
-        source = self.backup.source
+        source = self.backup._source
         names = [sequence for sequence, _ in data_files(source.disk, source.directory)]
         is_open = source.is_open()
         if names != self._names or is_open != self._is_open or self._quiet >= LOOK_POLLS:
@@ -109,7 +109,7 @@ class Follower:
             return self._look()
         if self._is_sealed:  # nothing comes but in another file
             self._quiet += 1
-            return Shipped(manifest=self.backup.manifest)
+            return Shipped(manifest=self.backup._manifest)
         shipped = self._ship(self._tail) if self._tail is not None else None
         return shipped if shipped is not None else self._look()
 
@@ -119,10 +119,10 @@ class Follower:
         try:
             report = self.backup.run_once()
         except NothingToBackUp:
-            return Shipped(manifest=self.backup.manifest, lag_seconds=self._lag())
-        place, header = self.backup.place, self.backup.header
+            return Shipped(manifest=self.backup._manifest, lag_seconds=self._lag())
+        place, header = self.backup._place, self.backup._header
         self._is_sealed = report.manifest.files[-1].is_sealed
-        if header is not None and not self.backup.is_damaged and not self._is_sealed:
+        if header is not None and not self.backup._is_damaged and not self._is_sealed:
             try:
                 self._tail = TailReader.begun(place.disk, place.directory, report.manifest, header)
             except OSError as failure:
@@ -136,7 +136,7 @@ class Follower:
 
     def _ship(self, tail: "TailReader") -> Shipped | None:
         """Ship what has come to the last file; None where it does not go on: gone, sealed, repaired or damaged."""
-        source, place = self.backup.source, self.backup.place
+        source, place = self.backup._source, self.backup._place
         known = place.manifest
         assert known is not None
         name = str(DataFileName(tail.ending.sequence))

@@ -26,12 +26,12 @@ def load(database: MessageDatabase, messages: Sequence[Message], values: Mapping
     For a time when nobody else writes. ValueError for a number that is not behind the others.
     """
     numbers = [message.number for message in messages]
-    state = database.state()
+    state = database._state()
     with state.ledger.lock:
         last = state.ledger.index.highest_number()
     if any(before >= number for before, number in pairwise([last, *numbers])):
         raise ValueError(f"messages are loaded in the order of their numbers, behind {last}, not {numbers[:3]}…")
-    encode = database.drafting.encode
+    encode = database._drafting.encode
     composer = CommitBuilder()
     loaded = list(_added(composer, encode, messages))
     for key, value in values.items():
@@ -41,7 +41,7 @@ def load(database: MessageDatabase, messages: Sequence[Message], values: Mapping
     draft.shape.numbers_end = numbers[-1] + 1 if numbers else 0
     draft.shape.is_rare = True
     draft.effect = IndexChanges(puts=[key.encode() for key in values], loaded=loaded)
-    database.write(draft)
+    database._write(draft)
 
 
 def load_identifiers(database: MessageDatabase, entries: Mapping[Scope, KnownIdentifier]) -> None:
@@ -53,8 +53,8 @@ def load_identifiers(database: MessageDatabase, entries: Mapping[Scope, KnownIde
         composer.put(key, value)
         draft = composer.draft()
         draft.effect = IndexChanges(puts=[key])
-        database.write(draft)
-    state = database.state()
+        database._write(draft)
+    state = database._state()
     with state.ledger.lock:
         state.ledger.index.duplicates.load(values)
 
@@ -64,8 +64,8 @@ def number_behind(database: MessageDatabase, number: int) -> None:
 
     For that there is a last commit: where it begins the next file, because the numbers went so far, it tells them too.
     """
-    if number < database.state().next_message:
-        database.write(CommitBuilder().draft())
+    if number < database._state().next_message:
+        database._write(CommitBuilder().draft())
         return
     load(database, [Message(number, PLACEHOLDER_QUEUE, b"", {}, database.options.clock(), None, 0, 0)], {})
     database.delete(number)

@@ -243,7 +243,7 @@ class CommitBlock:
         self._write = write
         self._is_entered = self._has_ended = False
         self._removed: set[int] = set()
-        self.operations = Operations(producer=producer)
+        self._operations = Operations(producer=producer)
         self.numbers: range = range(0)
         self.is_repeat = False
 
@@ -265,7 +265,7 @@ class CommitBlock:
 
         Raises TypeError, ValueError, InvalidName and LimitExceeded.
         """
-        if producer_id is not None and self.operations.producer:
+        if producer_id is not None and self._operations.producer:
             raise InvalidName("the commit has a producer identifier of its own, which covers its messages too")
         message = self._encode.message(queue, payload, properties, producer_id)
         terms = new_terms(self._moment, delay, at, expires, group)
@@ -348,7 +348,7 @@ class CommitBlock:
                 else "is not entered: write `with db.commit() as block`"
             )
             raise OutsideBlock(f"this commit block {when}; nothing was added to it")
-        return self.operations
+        return self._operations
 
     def put(self, key: str, value: Payload, *, numbers_at: Mapping[int, int] | None = None) -> None:
         """Set a key in the commit.
@@ -375,11 +375,11 @@ class CommitBlock:
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._has_ended = True  # on the first line: whatever interrupts the next, nothing more is taken
-        if kind is None and not self.operations.is_empty():
-            added = self._write(self.operations)
+        if kind is None and not self._operations.is_empty():
+            added = self._write(self._operations)
             self.numbers, self.is_repeat = added.numbers, added.is_repeat
 
-    def ended(self) -> Operations:
-        """Return what was gathered. From now on the block gathers no more. For the layers of the engine itself."""
+    def _ended(self) -> Operations:
+        """Return what was gathered. From now on the block gathers no more."""
         self._has_ended = True
-        return self.operations
+        return self._operations

@@ -119,7 +119,7 @@ class Drafting:
         `is_by_queue`: the identifier stands for each queue's messages by themselves, in the order of the queues.
         """
         block = self.block(lambda _: added_numbers(None), producer_id).__enter__()
-        block.operations.is_by_queue = is_by_queue
+        block._operations.is_by_queue = is_by_queue
         return block
 
     def operations(self, operations: Operations) -> Draft:
@@ -139,6 +139,8 @@ class Drafting:
         removed = [*zip(repeat(Operation.DELIVER), unit.delivered), *zip(repeat(Operation.DELETE), unit.deleted)]
         if len(removed) > RANGES_MAX or not all(map(_is_key, chain(puts, drops))):
             return None
+        if removed and self.ledger.index.returned.entries:
+            return None  # what is known of them ends in the same commit
         runs: Sequence[Run] = ()
         if unit.payloads:
             template, payloads, sizes = self.encode.queue(unit.queue), unit.payloads, list(map(len, unit.payloads))

@@ -7,24 +7,29 @@ get one answer each.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from oms_journal.database.commits.limits import Wanted
 from oms_journal.database.consumers.consumers import Consumers
 from oms_journal.index.duplicates import MICROSECONDS, KnownIdentifier, Scope
 from oms_journal.index.live import Index
 from oms_journal.index.readiness import NewTerms
+from oms_journal.index.returned import KEY_PREFIX, key_of, number_of
 from oms_journal.index.table import FORGOTTEN, distinct
 from oms_journal.journal.errors import DuplicateConflict, NotUndelivered
 from oms_journal.journal.format.records import WITHOUT_TERMS, Numbers, TermColumns
-from oms_journal.journal.writing.draft import Draft, QueueTemplate
+from oms_journal.journal.writing.draft import CommitBuilder, Draft, QueueTemplate
 from oms_journal.journal.writing.groups import Group
 from oms_journal.journal.writing.single import PlainAdds
 
 FEW = 64  # so many numbers are looked up one by one
+SAID_MAX = 10_000  # messages that came back, of which one commit tells
 
 
 class LoadedRun(NamedTuple):
@@ -60,6 +65,7 @@ class IndexChanges(NamedTuple):
 
 
 REMOVAL = IndexChanges()  # of a draft that only removes messages, besides those that it adds
+UNSAID = object()  # the effect of a draft that is composed when it is admitted, of what the journal does not say yet
 
 
 class StaleDraft(Exception):
@@ -83,20 +89,20 @@ class Claims:
         self.many: list[Numbers] = []  # of large commits, as they are
 
     def add(self, numbers: Removed) -> None:
-        if isinstance(numbers, np.ndarray):
+        if isinstance(numbers, ndarray):
             self.many.append(numbers)
         else:
             self.few.update(numbers)
 
     def remove(self, numbers: Removed) -> None:
-        if isinstance(numbers, np.ndarray):
+        if isinstance(numbers, ndarray):
             self.many = [many for many in self.many if many is not numbers]
         else:
             self.few.difference_update(numbers)
 
     def among(self, numbers: Removed) -> Removed:
         """Return those of ascending numbers that are claimed."""
-        if not self.many and not isinstance(numbers, np.ndarray):
+        if not self.many and not isinstance(numbers, ndarray):
             return [number for number in numbers if number in self.few]
         every = np.concatenate([np.fromiter(self.few, np.uint64, len(self.few)), *self.many])
         asked = np.asarray(numbers, np.uint64)
@@ -121,6 +127,8 @@ class Ledger:
         self._keys: set[bytes] = set()  # put or dropped by such drafts
         self._scopes: dict[Scope, tuple[Draft, int, int, int]] = {}  # identifiers on their way, with their draft
         self.sharing: list[tuple[Draft, Draft, int]] = []  # (resend, first, distance of its first number)
+        self._came_back = index.returned.entries
+        self.unsaid = index.returned.changed  # by the journal: it rides with the next commit
 
     def admit(self, draft: Draft) -> bool:
         removed = draft.removed
@@ -128,6 +136,8 @@ class Ledger:
             if draft.effect is not REMOVAL or removed is None:
                 return self._admit(draft, draft.effect)
             self._check_live(removed, is_strict=draft.shape.is_strict)
+            if self._came_back:
+                self._check_dropped(removed, ())
             self._claims.add(removed)
         except (NotUndelivered, DuplicateConflict, StaleDraft) as failure:
             draft.failure = failure
@@ -141,6 +151,8 @@ class Ledger:
                 return False
             if removed is not None:
                 self._check_live(removed, is_strict=draft.shape.is_strict)
+                if self._came_back:
+                    self._check_dropped(removed, effect.drops)
             if effect.moved:
                 self._check_live(removal_set(effect.moved), is_strict=False)
             for key, sequence, offset in effect.moved_keys:
@@ -150,9 +162,55 @@ class Ledger:
                 self._keys.update(effect.puts, effect.drops)
             for scope, distance, count, digest in effect.identifiers:
                 self._scopes[scope] = (draft, distance, count, digest)
+        elif effect is UNSAID:
+            return self._compose_unsaid(draft)
         if removed is not None:
             self._claims.add(removed)
         return True
+
+    def rider(self) -> Draft:
+        """Return a draft of what the journal does not say yet. It is composed when it is admitted."""
+        draft = CommitBuilder().draft()
+        draft.effect = UNSAID
+        return draft
+
+    def _compose_unsaid(self, draft: Draft) -> bool:
+        """Have the draft say what came back, but for what a commit on its way ends. False where that is nothing."""
+        composed = self.say(lambda numbers: self._claims.among(removal_set(numbers)))
+        if composed is None:
+            draft.answer = 0
+            return False
+        assert isinstance(composed.effect, IndexChanges)
+        for name in ("shape", "records", "payload", "frame_size", "weight", "effect"):
+            setattr(draft, name, getattr(composed, name))
+        self._keys.update(composed.effect.puts)
+        return True
+
+    def say(
+        self,
+        without: Callable[[Iterable[int]], Removed] = lambda _: (),
+        count: int = SAID_MAX,
+        beside: Mapping[bytes, bytes] = MappingProxyType({}),
+    ) -> Draft | None:
+        """Return the draft that tells of messages that came back, and counts as telling them; None for nothing.
+
+        `beside` are values that it puts too.
+        """
+        returned = self.index.returned
+        with self.lock:
+            left_out = {int(number) for number in without(self.unsaid)}
+            told = [*islice((number for number in self.unsaid if number not in left_out), count)]
+            values = {key_of(number): returned.value(number) for number in told} | dict(beside)
+            for number in told:
+                del self.unsaid[number]
+        if not told:
+            return None
+        builder = CommitBuilder()
+        for key, value in values.items():
+            builder.put(key, value)
+        draft = builder.draft()
+        draft.effect = IndexChanges(puts=[*values])
+        return draft
 
     def end_waits(self) -> None:
         """Wake all who wait for what a commit may bring: there will be no more. From any thread."""
@@ -163,10 +221,16 @@ class Ledger:
             with self.lock:
                 self.index.duplicates.follow(ahead)
 
+    def _check_dropped(self, numbers: Removed, drops: Sequence[bytes]) -> None:
+        """Check that a commit drops what the journal says of the messages that it ends, which may be more by now."""
+        for number in numbers.tolist() if isinstance(numbers, ndarray) else numbers:
+            if number in self._came_back and key_of(number) not in drops:
+                raise StaleDraft
+
     def _check_live(self, numbers: Removed, *, is_strict: bool) -> None:
         """Check that messages are undelivered, and that no commit on its way removes one."""
         table, claims = self.index.table, self._claims
-        is_few = not (isinstance(numbers, np.ndarray) or claims.many)
+        is_few = not (isinstance(numbers, ndarray) or claims.many)
         if is_few and claims.few.isdisjoint(numbers) and table.are_live(numbers):
             return
         gone = claims.among(numbers)
@@ -230,6 +294,9 @@ class Ledger:
             self._keys.difference_update(draft.effect.puts, draft.effect.drops)
             for scope, *_ in draft.effect.identifiers:
                 self._scopes.pop(scope, None)
+            numbers = [number_of(key) for key in draft.effect.puts if key.startswith(KEY_PREFIX)]
+            with self.lock:
+                self.unsaid.update(dict.fromkeys(number for number in numbers if number in self._came_back))
 
     def apply(self, group: Group) -> None:
         table, sequence = self.index.table, group.sequence
@@ -312,12 +379,12 @@ class Ledger:
         self._claims.remove(numbers)
         taken, leases = self.taken, self.consumers.leases
         if taken:
-            for number in numbers.tolist() if isinstance(numbers, np.ndarray) else numbers:
+            for number in numbers.tolist() if isinstance(numbers, ndarray) else numbers:
                 taken.pop(number, None)
                 if leases:
                     leases.pop(number, None)
         if self.index.returned.entries or self.consumers.hand is not None:
-            gone = numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
+            gone = numbers.tolist() if isinstance(numbers, ndarray) else numbers
             self.index.returned.forget(gone)
             self.consumers.leave_hand(gone, are_gone=True)
 

@@ -171,24 +171,59 @@ async def write_in_turn_async(
     if not isinstance(ledger, LimitedLedger) or not _rooms(draft):
         await write(draft)
         return draft
-    (wanted,) = _rooms(draft)
-    loop = asyncio.get_running_loop()
-    turn, until = loop.create_future(), time.monotonic() + seconds
-    wanted.wake, wanted.is_patient = lambda: _wake(loop, turn), True
+    turn = Turn(ledger, draft, seconds)
     try:
         try:
             await write(draft)
         except QueueFull:
-            if wanted.state is not State.OUT:
-                ends = (turn,) if end is None else (turn, end)
-                await asyncio.wait(ends, timeout=_left(until), return_when=asyncio.FIRST_COMPLETED)
-            ledger.leave_line(wanted)
+            await turn.wait(end)
             draft = _anew(draft)
             await write(draft)
     except BaseException:
-        _give_up(ledger, wanted)
+        turn.give_up()
         raise
     return draft
+
+
+class Turn:
+    """A task's turn to add to a queue that is full. While it waits, nobody has to keep what it adds."""
+
+    def __init__(self, ledger: LimitedLedger, draft: Draft, seconds: float) -> None:
+        (self._wanted,) = _rooms(draft)
+        self._ledger = ledger
+        self._until = time.monotonic() + seconds
+        self._loop = loop = asyncio.get_running_loop()
+        self._has_come = has_come = loop.create_future()
+        self._wanted.wake, self._wanted.is_patient = lambda: _wake(loop, has_come), True
+
+    @classmethod
+    def wanted(cls, ledger: Ledger, draft: Draft, seconds: float) -> "Turn | None":
+        """Return the turn of a draft of one queue, before it is handed in; None where its queue has no limit."""
+        return cls(ledger, draft, seconds) if isinstance(ledger, LimitedLedger) and _rooms(draft) else None
+
+    @property
+    def is_in_line(self) -> bool:
+        """Whether it stands in line, or was granted its room, once its draft was refused."""
+        return self._wanted.state is not State.OUT
+
+    async def wait(self, end: "asyncio.Future[None] | None" = None) -> None:
+        """Wait for room, until the time is up or `end` is done; stand in line no more."""
+        if self.is_in_line:
+            ends = (self._has_come,) if end is None else (self._has_come, end)
+            await asyncio.wait(ends, timeout=_left(self._until), return_when=asyncio.FIRST_COMPLETED)
+        self._ledger.leave_line(self._wanted)
+
+    def hand_in_again(self, draft: Draft) -> None:
+        """Let a draft have the room, which is made of the same request once more. ValueError for another one."""
+        (wanted,), mine, effect = _rooms(draft), self._wanted, draft.effect
+        if (wanted.queue, wanted.messages, wanted.bytes) != (mine.queue, mine.messages, mine.bytes):
+            raise ValueError("it is another request than the one that has waited for room")
+        assert isinstance(effect, IndexChanges), "its rooms stand there"
+        draft.effect = effect._replace(rooms=(mine,))
+
+    def give_up(self) -> None:
+        """Give back what was granted, and stand in line no more."""
+        _give_up(self._ledger, self._wanted)
 
 
 def _wake(loop: asyncio.AbstractEventLoop, turn: "asyncio.Future[None]") -> None:

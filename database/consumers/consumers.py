@@ -62,14 +62,14 @@ AWAY = -1  # instead of a thread: nobody has it, and nobody gets it yet
 class TakenMessage(Message):
     """A message that says itself in whose hands it is."""
 
-    holding: Holding | None  # None once it was removed
-    has_lease: bool
+    _holding: Holding | None  # None once it was removed
+    _has_lease: bool
     _attempts: int
 
     @classmethod
-    def of(cls, message: Message, holding: Holding, attempts: int, *, has_lease: bool = False) -> "TakenMessage":
+    def _of(cls, message: Message, holding: Holding, attempts: int, *, has_lease: bool = False) -> "TakenMessage":
         found = tuple.__new__(cls, message)
-        found.holding, found.has_lease, found._attempts = holding, has_lease, attempts
+        found._holding, found._has_lease, found._attempts = holding, has_lease, attempts
         return found
 
     @property
@@ -511,32 +511,32 @@ class Consumers:
     def unsettle(self, messages: Iterable[TakenMessage]) -> None:
         """Let these leases end again in their time: their commit was not written."""
         for message in messages:
-            if self._is_leased(message.number, message.holding):
+            if self._is_leased(message.number, message._holding):
                 lease = self.leases[message.number]
                 lease.settling -= 1
                 self._end_at(lease.until, message.number, lease.holding)
 
     def end_when_idle(self, message: TakenMessage, now: int) -> None:
         """Take a message back that somebody has, when it is seen that no commit on its way ends it."""
-        assert message.holding is not None, "who has it has not removed it"
-        if not self._is_leased(message.number, message.holding):
-            self.lease(message.number, message.holding, now)
+        assert message._holding is not None, "who has it has not removed it"
+        if not self._is_leased(message.number, message._holding):
+            self.lease(message.number, message._holding, now)
             self.leases[message.number].settling = 1
 
     def _lease(self, message: TakenMessage, now: int) -> _Lease:
-        lease = self.leases[message.number] if self._is_leased(message.number, message.holding) else None
+        lease = self.leases[message.number] if self._is_leased(message.number, message._holding) else None
         if lease is None or (lease.until <= now and not lease.settling):
             raise LeaseEnded(message.number)
         return lease
 
     def check_lease(self, message: TakenMessage, now: int) -> None:
         """LeaseEnded where a message was taken with a lease that is over."""
-        if message.has_lease and message.holding is not None:
+        if message._has_lease and message._holding is not None:
             self._lease(message, now)
 
     def is_held(self, message: TakenMessage) -> bool:
         """Say whether a message is still in the hands that it names."""
-        return message.holding is not None and self.taken.get(message.number) is message.holding
+        return message._holding is not None and self.taken.get(message.number) is message._holding
 
     @property
     def next_end(self) -> int | None:
@@ -581,13 +581,13 @@ class Consumers:
 
 def receipts_of(given: Iterable[object]) -> list[TakenMessage]:
     """Return those of the messages that are a proof still: nobody has removed them with it."""
-    return [one for one in given if type(one) is TakenMessage and one.holding is not None]
+    return [one for one in given if type(one) is TakenMessage and one._holding is not None]
 
 
 def leased_message(message: object) -> TakenMessage:
     """Return a message that was taken with a lease. TypeError, ValueError."""
     if not isinstance(message, Message):
         raise TypeError(f"message must be a Message that you took with a lease, not {shown(message)}")
-    if not isinstance(message, TakenMessage) or not message.has_lease:
+    if not isinstance(message, TakenMessage) or not message._has_lease:
         raise ValueError(f"message {message.number} was taken without a lease; write take(queue, lease=seconds)")
     return message

@@ -14,32 +14,33 @@ from oms_journal.database.consumers.handing import Handing
 from oms_journal.journal.errors import DatabaseClosed, OutsideBlock
 from oms_journal.journal.reading.message import Message
 
-GiveBack = Callable[[TakenMessage], None]
-
 
 class _InLoop:
     """The message that a loop is at. It goes back when the loop goes on, or is left: who has the loop lets go of it."""
 
     _current: TakenMessage | None = None
 
-    def __init__(self, give_back: GiveBack) -> None:
-        self._give_back = give_back
+    def __init__(self, handing: Handing) -> None:
+        self._handing = handing
 
     def close(self) -> None:
         """Give back the message that was handed out last, if nobody has delivered or released it."""
         if self._current is not None:
-            self._give_back(self._current)  # first: where an interrupt comes next, it is given back again, to no effect
+            self._handing.release_if_held(
+                self._current
+            )  # first: where an interrupt comes next, it is given back again, to no effect
             self._current = None
 
     def __del__(self) -> None:
-        self.close()
+        if self._current is not None:
+            self._handing.give_up_loop(self._current)
 
 
 class Consuming(_InLoop, Iterator[Message]):
     """The messages of a queue, one after another, as they come. It ends when the database is closed."""
 
-    def __init__(self, take: Callable[[float], TakenMessage | None], give_back: GiveBack) -> None:
-        super().__init__(give_back)
+    def __init__(self, take: Callable[[float], TakenMessage | None], handing: Handing) -> None:
+        super().__init__(handing)
         self._take = take
 
     def __next__(self) -> Message:
@@ -55,8 +56,8 @@ class Consuming(_InLoop, Iterator[Message]):
 class AsyncConsuming(_InLoop, AsyncIterator[Message]):
     """The same for tasks. Leaving the loop gives the message back at once: it is no generator, which would not."""
 
-    def __init__(self, take: Callable[[float], Awaitable[TakenMessage | None]], give_back: GiveBack) -> None:
-        super().__init__(give_back)
+    def __init__(self, take: Callable[[float], Awaitable[TakenMessage | None]], handing: Handing) -> None:
+        super().__init__(handing)
         self._take = take
 
     async def __anext__(self) -> Message:
@@ -85,6 +86,12 @@ class _Block:
         if self._message is not None:
             self._handing.drop(self._message)
 
+    def _give_up(self) -> None:
+        """Give back a message that an interrupt has kept from the block."""
+        if self._message is not None:
+            self._handing.release_if_held(self._message)
+            self._message = None
+
     def _enter(self) -> None:
         if self._is_entered:
             raise OutsideBlock("this `taking` was entered before; it takes one message: begin another one")
@@ -106,8 +113,12 @@ class Taking(_Block, AbstractContextManager[Message | None]):
 
     def __enter__(self) -> Message | None:
         self._enter()
-        self._message = self._take()
-        return self._message
+        try:
+            self._message = self._take()
+            return self._message
+        except BaseException:
+            self._give_up()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
@@ -139,8 +150,12 @@ class AsyncTaking(_Block, AbstractAsyncContextManager[Message | None]):
 
     async def __aenter__(self) -> Message | None:
         self._enter()
-        self._message = await self._take()
-        return self._message
+        try:
+            self._message = await self._take()
+            return self._message
+        except BaseException:
+            self._give_up()
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None

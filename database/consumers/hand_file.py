@@ -11,18 +11,27 @@ place that does not verify counts nothing, nor does one whose message is gone: w
 place is left as it is until another message needs it. A close removes the file, so that it counts nothing either.
 
 An opening that another one has taken the directory over from touches no file of that name: it is the new owner's.
+The next opening that counts attempts counts the file and removes it. Where it dies in between, the one after it does.
+A file counts once: the commit with what it counted says whose file that was, under a key of the engine's:
+
+    bytes                meaning
+    0 to 7               owner number of the opening whose file was counted last
 """
 
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.format.headers import xxh3
+from oms_journal.journal.operations import ENGINE_PREFIX
 
 MAGIC = b"OMSHAND\1"
+COUNTED_KEY = f"{ENGINE_PREFIX}hand".encode()
+_COUNTED = struct.Struct("<Q")
 _HEAD = struct.Struct("<8sQ")
 _PLACE = struct.Struct("<QQ")
 _FREE = bytes(_PLACE.size)
@@ -95,16 +104,22 @@ class HandFile:
             if not self._is_ours():
                 return
             forget(self._disk, self._path.parent)
-            try:
-                self._disk.sync_directory(self._path.parent)
-            except OSError as failure:
-                _log.warning("%s may come back after a power cut: %s", self._path, failure)
 
 
-def in_hand(disk: Disk, directory: Path, owner: int) -> list[int]:
-    """Return the numbers that were in hand when the opening with this owner number died, ascending.
+class LeftInHand(NamedTuple):
+    """What was in hand when an opening died, by its owner number: message numbers, ascending."""
 
-    [] where it was closed, or counted no attempts.
+    owner: int
+    numbers: Sequence[int]
+
+
+NOTHING_LEFT = LeftInHand(0, ())
+
+
+def in_hand(disk: Disk, directory: Path, owner: int) -> LeftInHand:
+    """Return what was in hand when the last opening before this owner's died that left a file.
+
+    NOTHING_LEFT where it was closed, or counted no attempts.
     """
     try:
         file = disk.open(directory / names.HAND)
@@ -113,24 +128,42 @@ def in_hand(disk: Disk, directory: Path, owner: int) -> list[int]:
         finally:
             file.close()
     except OSError:
-        return []
+        return NOTHING_LEFT
     if len(data) < _HEAD.size or not data.startswith(MAGIC):
-        return []
-    if _HEAD.unpack_from(data)[1] != owner:
-        return []
+        return NOTHING_LEFT
+    _, dead = _HEAD.unpack_from(data)
+    if not dead < owner:
+        return NOTHING_LEFT
     places = range((len(data) - _HEAD.size) // _PLACE.size)
     found = [(place, *_PLACE.unpack_from(data, _HEAD.size + place * _PLACE.size)) for place in places]
-    return sorted({number for place, number, proof in found if number and proof == _proof(number, place, owner)})
+    numbers = {number for place, number, proof in found if number and proof == _proof(number, place, dead)}
+    return LeftInHand(dead, sorted(numbers))
 
 
 def forget(disk: Disk, directory: Path) -> None:
-    """Remove the file, where there is one."""
+    """Remove the file, where there is one. It does not come back with a power cut."""
+    path = directory / names.HAND
     try:
-        disk.unlink(directory / names.HAND)
+        disk.unlink(path)
     except FileNotFoundError:
-        pass
+        return
     except OSError as failure:
-        _log.warning("%s cannot be removed: %s", directory / names.HAND, failure)
+        _log.warning("%s cannot be removed: %s", path, failure)
+        return
+    try:
+        disk.sync_directory(directory)
+    except OSError as failure:
+        _log.warning("%s may come back after a power cut: %s", path, failure)
+
+
+def encode_counted(owner: int) -> bytes:
+    """Return the value that says whose file was counted last."""
+    return _COUNTED.pack(owner)
+
+
+def decode_counted(value: bytes | None) -> int:
+    """Return the owner number in such a value; 0 for none, and for one that nobody writes."""
+    return _COUNTED.unpack(value)[0] if value is not None and len(value) == _COUNTED.size else 0
 
 
 def _proof(number: int, place: int, owner: int) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from oms_journal.database.arguments import Number, message_number
 from oms_journal.database.commits.ledger import Ledger
 from oms_journal.database.consumers.consumers import AWAY, Taken, TakenMessage, Waiter
-from oms_journal.database.consumers.hand_file import HandFile
+from oms_journal.database.consumers.hand_file import HandFile, LeftInHand
 from oms_journal.database.consumers.returns import Returns
 from oms_journal.database.consumers.waiting import ThreadWaiter
 from oms_journal.database.maintenance import Alarm
@@ -25,6 +25,7 @@ from oms_journal.journal.errors import DatabaseClosed, JournalError, OutcomeUnkn
 from oms_journal.journal.reading.message import Message
 
 _log = logging.getLogger("oms.database")
+COLLECTOR_SECONDS = 1.0  # that a finalizer waits for a lock; nobody who can go on has it that long
 
 
 @dataclass(kw_only=True, eq=False)
@@ -235,11 +236,11 @@ class Handing:
                 attempts = consumers.returned.begin_at(number, message.attempts)
         if lease is not None and self.is_attended:
             self._alarm.set(until)
-        return TakenMessage.of(message, holding, attempts, has_lease=lease is not None)
+        return TakenMessage._of(message, holding, attempts, has_lease=lease is not None)
 
-    def begin_again(self, in_hand: Sequence[int], hand: HandFile | None) -> None:
+    def begin_again(self, left: LeftInHand, hand: HandFile | None) -> None:
         """Go on where the opening before this one has stopped: with what came back, and what was in hand as it died."""
-        self.returns.restore(in_hand)
+        self.returns.restore(left)
         self._consumers.hand = hand
         if self._consumers.taken:
             self._alarm_at(0)
@@ -296,6 +297,17 @@ class Handing:
         if self._consumers.is_held(message):
             self._consumers.given_back.append(message.number)
 
+    def give_up_loop(self, message: TakenMessage) -> None:
+        """Give back a message of a loop that nobody has any more: an attempt was in vain.
+
+        A collector may call it where this very thread has the lock; then it comes back uncounted.
+        """
+        if self.ledger.lock.acquire(timeout=COLLECTOR_SECONDS):
+            self.ledger.lock.release()
+            self.release_if_held(message)
+        else:
+            self.drop(message)
+
     def let_go(self, message: TakenMessage, failure: BaseException) -> None:
         """Give back a message that its block could not deliver, as soon as no commit can be on its way that ends it.
 
@@ -334,14 +346,14 @@ class Handing:
 
     def settle(self, receipts: Sequence[TakenMessage]) -> None:
         """Let leases end no more by time, since a commit is on its way that ends the messages. LeaseEnded."""
-        if leased := [message for message in receipts if message.has_lease]:
+        if leased := [message for message in receipts if message._has_lease]:
             self.check()
             with self.ledger.lock:
                 self._consumers.settle(leased, self.steady())
 
     def unsettle(self, receipts: Sequence[TakenMessage], failure: JournalError) -> None:
         """Let leases end again, whose commit was not written: nobody knows that where its outcome is unknown."""
-        leased = [message for message in receipts if message.has_lease]
+        leased = [message for message in receipts if message._has_lease]
         if leased and not isinstance(failure, OutcomeUnknown):
             with self.ledger.lock:
                 self._consumers.unsettle(leased)
@@ -349,10 +361,10 @@ class Handing:
 
     def is_settled_by(self, message: TakenMessage) -> bool:
         """Say whether a block that took the message delivers it at its end; `deliver` refuses what came too late."""
-        if message.holding is None:
+        if message._holding is None:
             return False  # the block has removed it
         with self.ledger.lock:
-            return self._consumers.is_held(message) or message.has_lease
+            return self._consumers.is_held(message) or message._has_lease
 
     def list_taken(self, queue: str | None) -> list[Taken]:
         """Return what is taken of a queue, or of all."""

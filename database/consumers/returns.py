@@ -1,8 +1,9 @@
 """What the journal says of messages that came back, and the way to the dead letters.
 
-The number of attempts, the delay and the reason of a message that came back are written within a second, many in one
-commit. A message that came back `max_attempts` times moves to its dead-letter queue, in one commit of its own: it is
-there, or it is still here. What has expired moves there likewise, where its queue says so, many in one commit.
+The number of attempts, the delay and the reason of a message that came back are written with the next commit, whosever
+that is, or after a second in one of their own, many at once. A message that came back `max_attempts` times moves to its
+dead-letter queue, in one commit of its own: it is there, or it is still here. What has expired moves there likewise,
+where its queue says so, many in one commit.
 """
 
 import logging
@@ -12,8 +13,10 @@ from oms_journal.database.commits.encode import Encoder
 from oms_journal.database.commits.ledger import IndexChanges, Ledger, StaleDraft, removal_set
 from oms_journal.database.consumers.consumers import Holding
 from oms_journal.database.consumers.dead_letters import EXPIRED, dead_letter_properties
+from oms_journal.database.consumers.hand_file import COUNTED_KEY, LeftInHand, encode_counted
 from oms_journal.index.returned import Return, key_of, shortened
 from oms_journal.journal.errors import DiskFull, MessageDamaged, NoSuchMessage, NotUndelivered
+from oms_journal.journal.format.frames import OPERATIONS_MAX
 from oms_journal.journal.format.records import Added, TermColumns
 from oms_journal.journal.operations import MIB, Operation
 from oms_journal.journal.reading.message import Message
@@ -21,7 +24,6 @@ from oms_journal.journal.writing.draft import CommitBuilder, Draft
 
 WRITTEN_MICROSECONDS = 1_000_000  # after so long at the latest the journal says what came back
 AWAY_MICROSECONDS = 60_000_000  # that a message stays away which cannot be moved to the dead letters
-RETURNED_MAX = 10_000  # of them in one commit
 EXPIRED_MAX = 1000  # messages that move in one commit
 EXPIRED_BYTES_MAX = 16 * MIB  # of their payloads, but for the last one; they are in memory at once
 _log = logging.getLogger("oms.database")
@@ -54,6 +56,7 @@ class Returns:
     def next_write(self, now: int) -> int | None:
         """Return when what has changed is to be written; None where nothing has."""
         if not self._returned.changed:
+            self._next_write = None  # a commit has told it meanwhile
             return None
         self._next_write = self._next_write or now + WRITTEN_MICROSECONDS
         return self._next_write
@@ -65,14 +68,17 @@ class Returns:
             self.write()
         return self.next_write(now)
 
-    def restore(self, in_hand: Sequence[int]) -> None:
+    def restore(self, left: LeftInHand) -> None:
         """Have messages stay away that the journal says so of, and move those that came back too often.
 
-        What was in hand as a process died is durable on return: who dies again before it is written would count once.
+        What was in hand as a process died is durable on return, in one commit with whose file was counted.
         """
         with self._ledger.lock:
-            self._returned.note_death([number for number in in_hand if self._ledger.index.table.find(number)])
-        self.write()
+            found = [number for number in left.numbers if self._ledger.index.table.find(number)]
+            self._returned.note_death(found[: OPERATIONS_MAX - 1])
+        draft = self._ledger.say(count=OPERATIONS_MAX - 1, beside={COUNTED_KEY: encode_counted(left.owner)})
+        if draft is not None:
+            self._write(draft)
         with self._ledger.lock:
             table, steady = self._ledger.index.table, self._steady()
             now = max(self._clock(), self._ledger.index.newest_time)  # as for the terms that a message was added with
@@ -88,21 +94,12 @@ class Returns:
 
     def write(self, write: Callable[[Draft], object] | None = None) -> None:
         """Commit what the journal does not say yet."""
-        returned, write = self._returned, write or self._write
-        while returned.changed:
-            with self._ledger.lock:
-                told = {number: returned.entries[number] for number in [*returned.changed][:RETURNED_MAX]}
-                values = {key_of(number): returned.value(number) for number in told}
-            builder = CommitBuilder()
-            for key, value in values.items():
-                builder.put(key, value)
-            draft = builder.draft()
-            draft.effect = IndexChanges(puts=[*values])
+        write = write or self._write
+        while self._returned.changed:
+            draft = self._ledger.rider()
             write(draft)
-            with self._ledger.lock:
-                for number, entry in told.items():
-                    if returned.entries.get(number) in (entry, None):
-                        returned.changed.pop(number, None)
+            if draft.failure is not None:
+                return
 
     def move_dead(self) -> None:
         """Move what came back too often to the dead letters."""

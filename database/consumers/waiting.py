@@ -107,11 +107,11 @@ def waiting_seconds(value: object) -> float:
     return seconds
 
 
-def lease_microseconds(value: object) -> int:
+def lease_microseconds(value: object, name: str = "lease") -> int:
     """Return how long a lease goes, from 0.001 seconds to 31 years. TypeError, ValueError."""
-    seconds = _seconds(value, "lease")
+    seconds = _seconds(value, name)
     if not LEASE_SECONDS_MIN <= seconds <= LEASE_SECONDS_MAX:
-        raise ValueError(f"lease must be from {LEASE_SECONDS_MIN} to {LEASE_SECONDS_MAX:.0f} seconds, not {seconds}")
+        raise ValueError(f"{name} must be from {LEASE_SECONDS_MIN} to {LEASE_SECONDS_MAX:.0f} seconds, not {seconds}")
     return math.ceil(seconds * 1_000_000)
 
 

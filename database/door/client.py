@@ -8,6 +8,7 @@ What becomes of a message when the connection breaks depends on how far the call
     the request                        the server        the call
     was not sent whole                 cannot read it    tries once more, on a new connection
     was sent, and answered by ending   has not done it   tries once more, on a new connection
+    was sent, and answered by again    has not kept it   sends it once more: it has waited for room
     was sent, and not answered         may have done it  OutcomeUnknown
 """
 
@@ -259,6 +260,10 @@ class _Connection:
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 
+    def __del__(self) -> None:
+        if hasattr(self, "_socket"):  # an interrupt may have come before it, or before anybody had the connection
+            self._socket.close()
+
     @property
     def is_closed(self) -> bool:
         return self._socket.fileno() < 0
@@ -275,6 +280,12 @@ class _Connection:
         OutcomeUnknown.
         """
         until = None if timeout_seconds is None else time.monotonic() + timeout_seconds + wait_seconds
+        kind, body = self._ask_once(request, timeout_seconds, until)
+        while kind == Kind.AGAIN:
+            kind, body = self._ask_once(request, timeout_seconds, until)
+        return kind, body
+
+    def _ask_once(self, request: bytes, timeout_seconds: float | None, until: float | None) -> tuple[int, bytes]:
         try:
             self._socket.settimeout(None if timeout_seconds is None else min(timeout_seconds, SOCKET_SECONDS_MAX))
             self._socket.sendall(request)
@@ -290,7 +301,7 @@ class _Connection:
             kind, length = HEADER.unpack(self._read(HEADER.size, until))
             if kind == Kind.ENDING and not length:
                 raise _NotTaken
-            if kind not in (Kind.ADDED, Kind.FAILED) or length > ANSWER_BYTES_MAX:
+            if kind not in (Kind.ADDED, Kind.FAILED, Kind.AGAIN) or length > ANSWER_BYTES_MAX:
                 raise broken(f"the answer cannot be read (kind {kind} of {length} bytes)")
             return kind, self._read(length, until)
         except TimeoutError:

@@ -47,7 +47,8 @@
                         reason, and what the operating system said
 
 A client has one request on its way on a connection. `ending` comes in the place of an answer, without a body: the
-server ends, and has not carried out the request, if there was one.
+server ends, and has not carried out the request, if there was one. So does `again`: the request has waited for room in
+its queue, and the server has not kept it. The client sends the same request once more.
 """
 
 import struct
@@ -66,7 +67,7 @@ from oms_journal.journal.format.records import decode_properties
 from oms_journal.journal.operations import NAME_BYTES_MAX, PROPERTIES_BYTES_MAX
 
 MAGIC = b"omsqueue"
-VERSION = 2
+VERSION = 3
 GREETING = struct.Struct("<8sI4xQQ")
 HEADER = struct.Struct("<B3xI")
 ADD = struct.Struct("<BBBBI")
@@ -91,6 +92,7 @@ class Kind(IntEnum):
     ADDED = 3
     FAILED = 4
     ENDING = 5
+    AGAIN = 6
 
 
 class Garbled(Exception):

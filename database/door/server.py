@@ -6,7 +6,8 @@ together (`asynchronous.py`), and share a sync with the program's own commits.
 What a client can make the server hold: a small request a connection, and `LARGE_BYTES_MAX` of large ones together. A
 larger one waits for its turn, unread. Who does not go on with a large request is let go of after `STALL_SECONDS`.
 
-Who waits for room waits as long as its client is there. What it wants to add is among the large requests meanwhile.
+Who waits for room waits as long as its client is there. A large request is not kept meanwhile, so that it holds up no
+other: when its turn has come, or its time is up, the client sends it again.
 
 At the end a request that was read whole is carried out and answered, unless it waits for room. All others are told that
 they were not.
@@ -18,7 +19,7 @@ import logging
 import socket
 import threading
 import weakref
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +27,8 @@ from typing import Any
 
 from oms_journal.database.arguments import shown
 from oms_journal.database.asynchronous import AsyncMessageDatabase
-from oms_journal.database.commits.added import Added, AddedMany
+from oms_journal.database.commits.added import Added, AddedMany, added_numbers
+from oms_journal.database.commits.limited import Turn
 from oms_journal.database.commits.terms import terms_as_of
 from oms_journal.database.database import MessageDatabase, close_in_children
 from oms_journal.database.door import address
@@ -48,6 +50,7 @@ from oms_journal.database.door.protocol import (
     framed,
 )
 from oms_journal.journal.errors import JournalError, LimitExceeded, QueueFull
+from oms_journal.journal.writing.draft import Draft
 
 GREETING_SECONDS = 30.0  # in which a client says who it is
 STALL_SECONDS = 60.0  # in which a large request is there whole
@@ -187,7 +190,7 @@ class QueueServer:
             reader, writer = await asyncio.open_unix_connection(sock=accepted)
             await self._greet(database, reader, writer)
             while not self._ending.is_set():
-                answer = await self._answered(database, reader, task)
+                answer = await self._answered(database, reader, writer, task)
                 writer.write(answer)
                 await writer.drain()
             writer.write(framed(Kind.ENDING, ()))
@@ -223,7 +226,11 @@ class QueueServer:
         return self._database.options.max_message_size
 
     async def _answered(
-        self, database: AsyncMessageDatabase, reader: asyncio.StreamReader, task: "asyncio.Task[None]"
+        self,
+        database: AsyncMessageDatabase,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        task: "asyncio.Task[None]",
     ) -> bytes:
         """Read a request, carry it out, and return the answer; Garbled, _Refused where the rest is not read."""
         kind, length = HEADER.unpack(await reader.readexactly(HEADER.size))
@@ -233,28 +240,58 @@ class QueueServer:
         if length > most:
             raise _Refused(LimitExceeded(f"the request has {length} bytes, at most {most} are allowed"))
         if length <= SMALL_BYTES:
-            return await self._carried_out(database, reader, task, (kind, await reader.readexactly(length)))
+            body = await reader.readexactly(length)
+            return await self._carried_out(task, kind, body, lambda new: self._added(database, kind, new, reader))
+        large = _Large(self, database, kind)
+        try:
+            while (answer := await self._answered_large(large, reader, length, task)) is None:
+                if self._ending.is_set():
+                    return framed(Kind.ENDING, ())
+                await self._waited(large, reader)
+                writer.write(framed(Kind.AGAIN, ()))
+                async with asyncio.timeout(STALL_SECONDS):
+                    if HEADER.unpack(await reader.readexactly(HEADER.size)) != (kind, length):
+                        raise Garbled("another request than the one that was to come again")
+            return answer
+        finally:
+            large.give_up()
+
+    async def _answered_large(
+        self, large: "_Large", reader: asyncio.StreamReader, length: int, task: "asyncio.Task[None]"
+    ) -> bytes | None:
+        """Read a large request in its turn, and carry it out; None where it has to wait for room in its queue."""
         async with self._large.of(length):
             async with asyncio.timeout(STALL_SECONDS):
                 body = await reader.readexactly(length)
-            return await self._carried_out(database, reader, task, (kind, body))
+            answer = await self._carried_out(task, large.kind, body, large.added)
+        return None if large.is_waiting else answer
+
+    async def _waited(self, large: "_Large", reader: asyncio.StreamReader) -> None:
+        """Wait for room as long as the client is there; ConnectionError where it has gone."""
+        end = asyncio.get_running_loop().create_future()
+        gone = asyncio.ensure_future(reader.read(1))  # a client says nothing before it has its answer
+        gone.add_done_callback(lambda _: _done(end))
+        try:
+            await large.wait(end)
+            if end.done():
+                raise ConnectionResetError
+        finally:
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
 
     async def _carried_out(
         self,
-        database: AsyncMessageDatabase,
-        reader: asyncio.StreamReader,
         task: "asyncio.Task[None]",
-        request: tuple[int, bytes],
+        kind: int,
+        body: bytes,
+        added: Callable[[NewMessages], Awaitable[bytes]],
     ) -> bytes:
         """Return the answer to a request that was read. From here on the end waits for it."""
-        kind, body = request
         new = decode_add(body) if kind == Kind.ADD else decode_add_many(body)
         del body
         self._idle.discard(task)
         try:
-            if not new.wait:
-                return encode_added(await self._add(database, kind, new))
-            return await self._add_in_turn(database, kind, new, reader)
+            return await added(new)
         except Exception as failure:
             if not isinstance(failure, JournalError | TypeError | ValueError):
                 _log.exception("a request at %s failed", self.path)
@@ -262,6 +299,14 @@ class QueueServer:
         finally:
             if not self._ending.is_set():
                 self._idle.add(task)
+
+    async def _added(
+        self, database: AsyncMessageDatabase, kind: int, new: NewMessages, reader: asyncio.StreamReader
+    ) -> bytes:
+        """Return the answer to a request that is kept while it waits for room."""
+        if not new.wait:
+            return encode_added(await self._add(database, kind, new))
+        return await self._add_in_turn(database, kind, new, reader)
 
     def _add(
         self,
@@ -271,25 +316,27 @@ class QueueServer:
         end: "asyncio.Future[None] | None" = None,
     ) -> "Coroutine[Any, Any, Added | AddedMany]":
         """Add what a client has checked. Where `end` is done, it waits no longer for room."""
-        drafting, asked = self._database.drafting, new.terms
+        if kind == Kind.ADD and new.terms is None and new.wait is None:
+            properties = None if new.properties is None else new.properties[0]
+            return database.add(new.queue, new.payloads[0], properties=properties, producer_id=new.producer_id)
+        return database._added_many(self._draft(kind, new), new.wait, end)
+
+    def _draft(self, kind: int, new: NewMessages) -> Draft | None:
+        """Return the draft of what a client has checked; None for no message."""
+        drafting, asked = self._database._drafting, new.terms
         if kind == Kind.ADD_MANY:
-            many = drafting.add_many(
+            return drafting.add_many(
                 new.queue,
                 new.payloads,
                 new.properties,
                 new.producer_id,
                 lambda: None if asked is None else terms_as_of(drafting.moment(), asked),
             )
-            return database._added_many(many, new.wait, end)
         properties = None if new.properties is None else new.properties[0]
-        if asked is not None:
-            message = drafting.encode.message(new.queue, new.payloads[0], properties, new.producer_id)
-            draft = drafting.add_on_terms(message, terms_as_of(drafting.moment(), asked))
-            return database._added_many(draft, new.wait, end)
-        if new.wait is not None:
-            draft = drafting.add(new.queue, new.payloads[0], properties, new.producer_id)
-            return database._added_many(draft, new.wait, end)
-        return database.add(new.queue, new.payloads[0], properties=properties, producer_id=new.producer_id)
+        if asked is None:
+            return drafting.add(new.queue, new.payloads[0], properties, new.producer_id)
+        message = drafting.encode.message(new.queue, new.payloads[0], properties, new.producer_id)
+        return drafting.add_on_terms(message, terms_as_of(drafting.moment(), asked))
 
     async def _add_in_turn(
         self, database: AsyncMessageDatabase, kind: int, new: NewMessages, reader: asyncio.StreamReader
@@ -316,6 +363,46 @@ class QueueServer:
 def _done(end: "asyncio.Future[None]") -> None:
     if not end.done():
         end.set_result(None)
+
+
+class _Large:
+    """A large request, which is not kept while it waits for room."""
+
+    def __init__(self, server: QueueServer, database: AsyncMessageDatabase, kind: int) -> None:
+        self.kind = kind
+        self.is_waiting = False
+        self._server = server
+        self._database = database
+        self._turn: Turn | None = None
+
+    async def added(self, new: NewMessages) -> bytes:
+        """Return the answer to the request, read anew; no answer where it has to wait for room."""
+        if not new.wait:
+            return encode_added(await self._server._add(self._database, self.kind, new))
+        draft = self._server._draft(self.kind, new)
+        assert draft is not None, "a request has messages"
+        is_again, self.is_waiting = self.is_waiting, False
+        if is_again and self._turn is not None:
+            self._turn.hand_in_again(draft)
+        else:
+            self._turn = Turn.wanted(self._database._database._ledger, draft, new.wait)
+        try:
+            await self._database._commit(draft)
+        except QueueFull:
+            if is_again or self._turn is None or not self._turn.is_in_line:
+                raise
+            self.is_waiting = True
+            return b""
+        return encode_added(added_numbers(draft))
+
+    async def wait(self, end: "asyncio.Future[None]") -> None:
+        """Wait for room, until the time is up or `end` is done."""
+        assert self._turn is not None, "it was refused"
+        await self._turn.wait(end)
+
+    def give_up(self) -> None:
+        if self._turn is not None:
+            self._turn.give_up()
 
 
 class _Refused(Exception):
@@ -367,7 +454,7 @@ def serve_queue(database: MessageDatabase | AsyncMessageDatabase, path: str | Pa
     if not isinstance(database, MessageDatabase):
         raise TypeError(f"database must be an open MessageDatabase or AsyncMessageDatabase, not {shown(database)}")
     found = address.socket_path(path)
-    database.check_open()
+    database._check_open()
     server = QueueServer.__new__(QueueServer)
     server._begin(database, found, is_async=is_async)
     return server

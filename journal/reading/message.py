@@ -86,33 +86,33 @@ class Message(NamedTuple):
 
 
 class MessageOnTerms(Message):
-    """A message that was added with terms. For the layers of the engine: they are no part of what it is compared by."""
+    """A message that was added with terms. They are no part of what it is compared by, nor of what a caller sees."""
 
-    terms: Terms
+    _terms: Terms
 
     @classmethod
-    def of(cls, message: Message, terms: Terms) -> "MessageOnTerms":
+    def _of(cls, message: Message, terms: Terms) -> "MessageOnTerms":
         found = tuple.__new__(cls, message)
-        found.terms = terms
+        found._terms = terms
         return found
 
     @property
     def attempts(self) -> int:
-        return self.terms.attempts or 0
+        return self._terms.attempts or 0
 
 
 def record_key(message: Message) -> tuple[object, ...]:
     """Return what messages have in common that one ADD record can add again."""
     if not isinstance(message, MessageOnTerms):
         return message.queue, message.producer_id
-    terms = message.terms
+    terms = message._terms
     has = [value is not None for value in (terms.due, terms.expiry, terms.attempts)]
     return message.queue, message.producer_id, *has
 
 
 def term_columns(messages: Sequence[Message]) -> TermColumns:
     """Return the terms of messages with one `record_key`."""
-    given = [message.terms for message in messages if isinstance(message, MessageOnTerms)]
+    given = [message._terms for message in messages if isinstance(message, MessageOnTerms)]
     if not given:
         return WITHOUT_TERMS
     return TermColumns(
@@ -272,7 +272,7 @@ def single_message(source: Source, data: bytes, place: tuple[int, int, int]) -> 
     if flags & GROUP:
         group = data[end + extra : end + extra + had[group_at]] or None
     found = tuple.__new__(MessageOnTerms, made)
-    found.terms = tuple.__new__(Terms, (had[due_at], had[expiry_at], had[attempts_at], group))
+    found._terms = tuple.__new__(Terms, (had[due_at], had[expiry_at], had[attempts_at], group))
     return found
 
 
@@ -487,7 +487,7 @@ class FrameReader:
         terms = frame.terms.get(record)
         if terms is None:
             return found
-        return MessageOnTerms.of(found, terms.of(place - (frame.ends[record - 1] if record else 0)))
+        return MessageOnTerms._of(found, terms.of(place - (frame.ends[record - 1] if record else 0)))
 
     def _read_ahead(self, start: int, size: int) -> bytes:
         self._load(start, WINDOW_BYTES)

@@ -19,7 +19,7 @@ succeed without the data: nothing later is accepted, and opening the directory a
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from time import perf_counter_ns
 from typing import Protocol
 
@@ -45,6 +45,13 @@ class Ledger(Protocol):
     @property
     def sharing(self) -> Sequence[object]:
         """What `settle_shared` is for."""
+
+    @property
+    def unsaid(self) -> Collection[object]:
+        """What the journal is to say with the next commit, whosever that is; `rider` drafts it."""
+
+    def rider(self) -> Draft:
+        """Return a draft of what is unsaid. It is composed when it is admitted, behind all others of its group."""
 
     def admit(self, draft: Draft) -> bool:
         """Check a draft against the state and all drafts admitted before it.
@@ -295,6 +302,8 @@ class GroupCommit:
 
     def _write(self, drafts: Sequence[Draft]) -> None:
         journal, ledger = self._journal, self._ledger
+        if ledger.unsaid:
+            drafts = [*drafts, ledger.rider()]
         admitted = drafts
         for draft in drafts:
             if draft.effect is not None:
@@ -302,31 +311,36 @@ class GroupCommit:
                 break
         while admitted:
             group = journal.form(admitted)
-            for draft, refusal in group.refused:
-                ledger.withdraw(draft)
-                draft.failure = refusal
+            if group.refused:
+                self._refuse(group.refused)
+                if not group.drafts:
+                    break
             if journal.reads_back and (found := journal.unreadable(group)) is not None:
                 admitted = [*self._without(group.drafts, *found), *group.rest]
                 continue
-            if group.drafts:
-                began = self._waiting_ns = perf_counter_ns()
-                journal.write(group)
-                waited = perf_counter_ns() - began
-                self._waited_ns += waited
-                self.wait_counts[(waited // 1000).bit_length()] += 1
-                if journal.begun is not None:
-                    if not self._is_ours():
-                        raise TakenOver  # the witness is another opening's by now
-                    self._witness(journal.begun)
-                    journal.begun = None
-                self._waiting_ns = 0
+            began = self._waiting_ns = perf_counter_ns()
+            journal.write(group)
+            waited = perf_counter_ns() - began
+            self._waited_ns += waited
+            self.wait_counts[(waited // 1000).bit_length()] += 1
+            if journal.begun is not None:
                 if not self._is_ours():
-                    raise TakenOver
-                self._next_commit = group.next_commit
-                ledger.apply(group)
+                    raise TakenOver  # the witness is another opening's by now
+                self._witness(journal.begun)
+                journal.begun = None
+            self._waiting_ns = 0
+            if not self._is_ours():
+                raise TakenOver
+            self._next_commit = group.next_commit
+            ledger.apply(group)
             admitted = group.rest
         if ledger.sharing:
             ledger.settle_shared()
+
+    def _refuse(self, refused: Sequence[tuple[Draft, JournalError]]) -> None:
+        for draft, refusal in refused:
+            self._ledger.withdraw(draft)
+            draft.failure = refusal
 
     def _without(self, drafts: Sequence[Draft], place: int, reason: str) -> list[Draft]:
         """Refuse a draft that no reader would take; return the others."""

@@ -188,7 +188,7 @@ def test_retention_agrees_with_what_the_databases_say(spark: SparkSession, tmp_p
             db = are_open.enter_context(writer.open(compact_share=SHARE))
             while db.stats().files < 12:
                 db.deliver(db.add("q", bytes(1500)))
-            db.write(CommitBuilder().draft())  # vouches for what was committed last
+            db._write(CommitBuilder().draft())  # vouches for what was committed last
             db._journal.seal_all()  # cuts what is full to its length
             told |= {(database_of(spool), each.sequence): _as_vouched(each) for each in db.explain()}
             now[database_of(spool)] = writer.clock.now

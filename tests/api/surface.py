@@ -74,13 +74,6 @@ APART: Mapping[str, Mapping[str, str]] = {
     "MessageDatabase": {
         "open": "a step of its own: with each option, right and wrong",
         "close": "a step of its own",
-        "begun": "for the layers of the engine",
-        "write": "for the layers of the engine",
-        "check_open": "for the layers of the engine",
-        "syncs": "for the layers of the engine",
-        "state": "for the layers of the engine",
-        "reclaim": "for the layers of the engine",
-        "want_room": "for the layers of the engine",
         "commit": "a step of its own: a block",
         "consume": "a step of its own: a loop",
         "taking": "a step of its own: a block that takes",
@@ -94,7 +87,7 @@ APART: Mapping[str, Mapping[str, str]] = {
         "taking": "a step of its own: a block that takes",
     },
     "QueueClient": {"close": "when the database is closed"},
-    "CommitBlock": {"ended": "for the layers of the engine"},
+    "CommitBlock": {},
     "AsyncCommitBlock": {},
     "DatabaseView": {
         "open": "a step of its own: after each close",

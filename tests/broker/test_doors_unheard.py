@@ -89,7 +89,7 @@ def test_who_calls_it_off_without_a_task_counts_none(tmp_path: Path) -> None:
             await alice.send(SERVICE, b"x")
             request = RequestFactory("BOB", "B", {}).receive(SERVICE, None, None, which="ANY", option=Option.SYNC)
             for _ in range(TIMES):
-                broker.ask(request, caller=bob._caller, then=lambda _: None).cancel()
+                broker._ask(request, caller=bob._caller, then=lambda _: None).cancel()
             unit = await bob.receive_unit(wait=True)
             assert unit is not None and unit.delivery_count == 0
 

@@ -23,11 +23,11 @@ class People:
         self.broker, self.alice, self.bob = broker, alice, bob
 
     def about_publication(self, who: Session, option: Option, publication_id: str = NOBODYS) -> str:
-        request = who.speaker.about_publication(option, "" if option is Option.LAST else publication_id)
+        request = who._speaker.about_publication(option, "" if option is Option.LAST else publication_id)
         return self.said(who, request)
 
     def received(self, publication_id: str = NEW) -> str:
-        asked = self.bob.speaker.receive_publication("NEWS", publication_id, None)
+        asked = self.bob._speaker.receive_publication("NEWS", publication_id, None)
         return self.said(self.bob, asked)
 
     def said(self, who: Session, request: Request) -> str:
@@ -85,7 +85,7 @@ def test_nothing_that_is_said_about_a_publication_speaks_of_units_of_work(people
     said += [
         no_subscription,
         people.received(NOBODYS),
-        people.said(bob, bob.speaker.request(Function.UNSUBSCRIBE, topic="NEWS")),
+        people.said(bob, bob._speaker.request(Function.UNSUBSCRIBE, topic="NEWS")),
     ]
     bob.subscribe("NEWS")
     said += [people.received()]
@@ -104,7 +104,7 @@ def test_a_backout_that_comes_too_late_says_what_may_have_happened(people: Peopl
     alice, bob = people.alice, people.bob
     bob.register(SERVICE)
     sent = alice.send(SERVICE, b"x").uowid
-    asked = bob.speaker.about(option, sent)
+    asked = bob._speaker.about(option, sent)
     assert f"{option.name} is for its sender, and for who is receiving it" in people.said(bob, asked)
     unit = bob.receive_unit()
     assert unit is not None

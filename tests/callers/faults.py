@@ -49,7 +49,7 @@ def a_service_is_kept_by_reference() -> Iterator[None]:
         def unit_of_work(self: Session, service: Any = None, **said: Any) -> Any:
             unit = before(self, service, **said)
             if type(service) is list and said.get("conv_id") is None:
-                unit._to = _Kept(self.speaker, service)
+                unit._to = _Kept(self._speaker, service)
             return unit
 
         return unit_of_work

@@ -66,7 +66,7 @@ INTERRUPTED = """
             disk.wait_for_write()
         def interrupt():
             disk.wait_for_write()
-            while sys.argv[2] == "waiting" and not db.group._queue:
+            while sys.argv[2] == "waiting" and not db._group._queue:
                 pass
             if sys.argv[2] == "leading":
                 ctrl_c.press(disk.release)  # it is seen when the system call is over

@@ -74,7 +74,7 @@ def test_an_idle_owner_finds_out_by_itself(tmp_path: Path, goes: Callable[[Path]
     with MessageDatabase.open(tmp_path / "spool", renew_interval=0.01) as database:
         database.add("q", b"acknowledged")
         goes(tmp_path / "spool")
-        eventually(lambda: isinstance(database.group.failure, DirectoryGone))
+        eventually(lambda: isinstance(database._group.failure, DirectoryGone))
 
 
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])

@@ -214,10 +214,10 @@ def test_a_purge_makes_as_few_commits_as_the_limit_allows(
 ) -> None:
     monkeypatch.setattr("oms_journal.database.database.OPERATIONS_MAX", most)
     db.add_many("q", [b"x"] * 100)
-    before = db.group.acknowledged
+    before = db._group.acknowledged
 
     assert db.purge("q") == 100
-    assert db.group.acknowledged - before == -(-100 // most)
+    assert db._group.acknowledged - before == -(-100 // most)
 
 
 def test_of_those_that_purge_and_deliver_at_once_each_message_is_counted_once(db: MessageDatabase) -> None:

@@ -100,7 +100,7 @@ def test_every_commit_of_the_group_that_failed_is_cut() -> None:
     database = open_unattended(disk)
     database.add("q", b"acknowledged")
     disk.fail("write_durably")
-    drafts = [database.drafting.add("q", payload, {"k": "v"}, None) for payload in (b"one", b"two", b"three")]
+    drafts = [database._drafting.add("q", payload, {"k": "v"}, None) for payload in (b"one", b"two", b"three")]
 
     class Waiter:
         def lead(self) -> None: ...
@@ -109,8 +109,8 @@ def test_every_commit_of_the_group_that_failed_is_cut() -> None:
 
     for draft in drafts:
         draft.waiter = Waiter()
-    assert database.group.submit(drafts)
-    database.group.lead()
+    assert database._group.submit(drafts)
+    database._group.lead()
     assert [type(draft.failure) for draft in drafts] == [OutcomeUnknown] * 3
 
     again = Reopening(database).attempt()

@@ -51,7 +51,7 @@ def test_it_is_told_while_the_commit_waits_and_once_for_each(
     disk, heard, waits = WatchedDisk(), Heard(), []
 
     def slow(seconds: float) -> None:
-        waits.append(db.group.waiting_since)
+        waits.append(db._group.waiting_since)
         heard(seconds)
 
     with MessageDatabase.open(tmp_path, disk=disk, slow_sync=LIMIT, on_slow_sync=slow) as db:
@@ -62,7 +62,7 @@ def test_it_is_told_while_the_commit_waits_and_once_for_each(
                 waiting = threading.Thread(target=write, args=(db,))
                 waiting.start()
                 disk.wait_for_write()
-                held.append(db.group.waiting_since)
+                held.append(db._group.waiting_since)
                 while held[-1] not in waits:  # what the device was slow at by itself is told too
                     heard.wait()
                 assert waiting.is_alive()
@@ -160,7 +160,7 @@ def test_after_a_failed_sync_nothing_is_waited_for(tmp_path: Path) -> None:
         disk.failure = OSError(5, "broken")
         with pytest.raises(OutcomeUnknown):
             db.add("q", b"y")
-        assert db.group.waiting_since == 0.0
+        assert db._group.waiting_since == 0.0
 
 
 def test_every_group_is_counted_by_how_long_it_waited(tmp_path: Path) -> None:

@@ -54,31 +54,31 @@ def always_forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plain(db: MessageDatabase) -> Draft:
-    return db.drafting.add("a", b"x")
+    return db._drafting.add("a", b"x")
 
 
 def several(db: MessageDatabase) -> Draft | None:
-    return db.drafting.add_many("a", [b"x", b"y"], None, None)
+    return db._drafting.add_many("a", [b"x", b"y"], None, None)
 
 
 def with_properties(db: MessageDatabase) -> Draft:
-    return db.drafting.add("a", b"x", {"k": "v"}, None)
+    return db._drafting.add("a", b"x", {"k": "v"}, None)
 
 
 def in_a_block(db: MessageDatabase) -> Draft:
-    block = db.drafting.gathering(None)
+    block = db._drafting.gathering(None)
     block.add("a", b"x")
     block.add("a", b"y")
     block.put("key", b"value")
-    return db.drafting.operations(block.operations)
+    return db._drafting.operations(block._operations)
 
 
 def unit(db: MessageDatabase) -> Draft | None:
-    return db.drafting.unit(Unit("a", [b"x", b"y"], [], [], [(b"key", b"value", ())], []))
+    return db._drafting.unit(Unit("a", [b"x", b"y"], [], [], [(b"key", b"value", ())], []))
 
 
 def of_a_turn(db: MessageDatabase) -> PlainAdds:
-    template = db.drafting.encode.queue("a")
+    template = db._drafting.encode.queue("a")
     return PlainAdds([template, template], [b"x", b"y"], 2 * template.bound + 2)
 
 
@@ -93,13 +93,13 @@ def test_what_was_drafted_before_its_queue_was_forgotten_comes_to_its_queue(
     with open_unattended(SimulatedDisk()) as db:
         drafted, second = draft(db), draft(db)
         assert drafted is not None and second is not None
-        place = db.drafting.encode.templates["a"].place
+        place = db._drafting.encode.templates["a"].place
         others = [db.add(name, name.encode()) for name in ("b", "c")]
         assert db._ledger.index.table.queues.name(place) == "b", "which has got the place of the other"
-        db.write(drafted)
+        db._write(drafted)
         db.deliver_many([*db.numbers("a")])
         db.add("d", b"")  # forgets once more
-        db.write(second)
+        db._write(second)
         assert db.queues() == {"b": 1, "c": 1, "d": 1, "a": db.undelivered_count("a")}
         assert [message.payload for message in db.undelivered("a")] in ([b"x"], [b"x", b"y"])
         assert [*db.numbers("b"), *db.numbers("c")] == others
@@ -108,7 +108,7 @@ def test_what_was_drafted_before_its_queue_was_forgotten_comes_to_its_queue(
 
 def test_two_callers_who_find_a_new_queue_at_once_agree_on_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_unattended(SimulatedDisk()) as db:
-        mine, quicker = db.drafting.encode, list[QueueTemplate]()
+        mine, quicker = db._drafting.encode, list[QueueTemplate]()
 
         def slowly(name: str, what: str) -> bytes:
             monkeypatch.setattr("oms_journal.database.commits.encode.encode_name", encode_name)
@@ -204,7 +204,7 @@ def test_answers_in_queues_of_their_own_take_no_memory_for_long(monkeypatch: pyt
             sizes = (
                 len(db._ledger.index.table.queues.counts),
                 len(db._ledger.index.table.queues),
-                len(db.drafting.encode.templates),
+                len(db._drafting.encode.templates),
                 len(db._consumers._lines),
             )
             assert max(sizes) <= 50 + 2 * 20 + 1, n

@@ -99,7 +99,7 @@ class ReplayMachine(RuleBasedStateMachine):
             block.deliver(number)
         block.put(key, b"second")
         block.drop(dropped)
-        draft = self.journal.drafting.operations(block.operations)
+        draft = self.journal.drafting.operations(block._operations)
 
         def effect() -> None:
             several = [
@@ -183,7 +183,7 @@ TestTheIndexAgainstARebuildForLong = pytest.mark.slow(ReplayMachineForLong.TestC
 def _put(journal: PaperJournal, key: str) -> Draft:
     block = journal.drafting.gathering(None)
     block.put(key, b"value")
-    return journal.drafting.operations(block.operations)
+    return journal.drafting.operations(block._operations)
 
 
 def test_files_replayed_one_by_one_give_the_same_as_in_one_go() -> None:

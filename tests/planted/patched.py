@@ -223,7 +223,7 @@ class Patched(Enum):
     SETTLED_EXIT = "oms_journal.broker.sessions.session_parts:Settled.__exit__"
     SESSION_RECOVER = "oms_journal.broker.sessions.sessions:Session.recover"
     SESSION_REGISTER = "oms_journal.broker.sessions.sessions:Session.register"
-    SESSION_TAKEN = "oms_journal.broker.sessions.sessions:Session.taken"
+    SESSION_TAKEN = "oms_journal.broker.sessions.sessions:Session._taken"
     SESSION_UNIT_OF_WORK = "oms_journal.broker.sessions.sessions:Session.unit_of_work"
     SESSIONS_LAST_STATUS = "oms_journal.broker.sessions.sessions:last_status"
     READING_TAKES = "oms_journal.broker.sessions.verbs:Reading.takes"

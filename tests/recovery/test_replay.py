@@ -39,7 +39,7 @@ def _live(state: DatabaseState) -> tuple[int, list[bytes], list[object]]:
 
 def test_each_of_them_finds_the_same(spool: Path) -> None:
     with MessageDatabase.open(spool) as database:
-        expected = _live(database.state())
+        expected = _live(database._state())
     locked = LockedView.open(spool)
     view = DatabaseView.open(spool)
     try:

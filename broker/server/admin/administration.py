@@ -20,6 +20,7 @@ from oms_journal.broker.admin.commands import parse_command
 from oms_journal.broker.admin.questions import Page, PageSteps, Query, Row, page_of, time_of
 from oms_journal.broker.admin.subjects import Subject, question_of, subject_of
 from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.rights import BROKER, Identity, Right, service_name, topic_name
 from oms_journal.broker.server.admin.commands import Commands, Done
@@ -81,7 +82,7 @@ class Administration:
             case "FILES":
                 return sliced(await self._remember("files", self._files), question)
             case "LATENCY":
-                return sliced(latency(self._broker().latencies), question)
+                return sliced(latency(self._broker()._latencies), question)
             case "STATISTICS":
                 around = await self._around()
                 return await self.look(lambda world: _one(statistics_row(world, around)))
@@ -112,13 +113,13 @@ class Administration:
     @property
     def latencies(self) -> Latencies:
         """How long commits have taken. CisRefused where there is no broker."""
-        found: Latencies = self._broker().latencies
+        found: Latencies = self._broker()._latencies
         return found
 
     @property
     def syncs(self) -> SyncStats | None:
         """How long the store has waited for its disk, None where it cannot tell. CisRefused: there is no broker."""
-        store = self._broker().store
+        store = self._broker()._store
         return store.syncs() if isinstance(store, HasSyncs) else None
 
     def outline(self) -> Row:
@@ -134,7 +135,7 @@ class Administration:
             "refusal": str(served.refusal),
         }
 
-    def _broker(self) -> Any:
+    def _broker(self) -> AsyncBroker:
         broker = self._served.broker
         if broker is None:
             refusal = self._served.refusal
@@ -149,7 +150,7 @@ class Administration:
     async def look(self, look: Callable[[World], PageSteps]) -> Page:
         """Return what a look at the kernel's state finds. CisRefused where there is no broker."""
         try:
-            found: Page = await self._broker().look(look)
+            found: Page = await self._broker()._look(look)
         except BrokerError as refused:
             text = "the broker is being stopped"
             error_code = str(refused.code.value)
@@ -167,12 +168,12 @@ class Administration:
             started=round(served.started * 1_000_000),
             now=round(datetime.now(UTC).timestamp() * 1_000_000),
             partner=served.partner,
-            store_type=said.broker.pstore_type if broker.store is not None else None,
+            store_type=said.broker.pstore_type if broker._store is not None else None,
             free_bytes=free,
             min_free_space=(said.sqlite if is_sqlite else said.journal).min_free_space,
             refusal=None,
-            calls=broker.call_count,
-            latencies=broker.latencies,
+            calls=broker._call_count,
+            latencies=broker._latencies,
         )
 
     async def _remember(self, what: str, find: Callable[[], Any]) -> Any:
@@ -186,18 +187,18 @@ class Administration:
     @property
     def is_store_full(self) -> bool:
         """Whether the store refuses messages since there is no room, as far as that was seen."""
-        store = self._served.broker.store if self._served.broker is not None else None
+        store = self._served.broker._store if self._served.broker is not None else None
         return isinstance(store, MakesRoom) and store.is_full
 
     def _free_bytes(self) -> int | None:
-        store = self._served.broker.store if self._served.broker is not None else None
+        store = self._served.broker._store if self._served.broker is not None else None
         try:
             return store.free_bytes() if store is not None else None
         except StoreError:
             return None
 
     def _files(self) -> Page:
-        store = self._broker().store
+        store = self._broker()._store
         if not isinstance(store, HasFiles):
             raise CisRefused(CommandCode.INVALID_SUBJECT, "the store has no files")
         try:

@@ -81,7 +81,7 @@ class ReleaseCommand:
         return await (self._units() if self._order.target == "PSF" else self._publications())
 
     async def _units(self) -> int:
-        page = await self._broker.look(lambda world: held_uows(world, self._question, self._between))
+        page = await self._broker._look(lambda world: held_uows(world, self._question, self._between))
         for name in {(row["server_class"], row["server_name"], row["service"]) for row in page.rows}:
             self._may(service_name(*name))
         uowids = [row["uowid"] for row in page.rows]
@@ -93,7 +93,7 @@ class ReleaseCommand:
     async def _some(self, uowids: Sequence[str]) -> int:
         """Do it to some; where one of them is not held any more, to the others one by one."""
         try:
-            await self._broker.administer(lambda handle: self._of_units(handle, tuple(uowids)))
+            await self._broker._administer(lambda handle: self._of_units(handle, tuple(uowids)))
         except BrokerError as refused:
             if refused.code not in _GONE:
                 raise CisRefused(self.code, error_code=str(refused.code.value), error_text=refused.text) from refused
@@ -106,7 +106,7 @@ class ReleaseCommand:
         return DiscardHeld(handle, uowids, Status[self._order.option])
 
     async def _publications(self) -> int:
-        page = await self._broker.look(lambda world: held_publications(world, self._question, self._between))
+        page = await self._broker._look(lambda world: held_publications(world, self._question, self._between))
         for topic in {row["topic"] for row in page.rows}:
             self._may(topic_name(topic))
         count = 0
@@ -121,7 +121,7 @@ class ReleaseCommand:
         chosen = None if row["is_all"] and len(wanted) == len(row["publication_ids"]) else tuple(wanted)
         kind = ReleasePublications if self._order.command == "RELEASE" else DiscardPublications
         try:
-            await self._broker.administer(lambda handle: kind(handle, row["subscription_id"], chosen))
+            await self._broker._administer(lambda handle: kind(handle, row["subscription_id"], chosen))
         except BrokerError as refused:
             if refused.code in _GONE:
                 return 0
@@ -131,7 +131,7 @@ class ReleaseCommand:
 
 async def tell_held(broker: AsyncBroker) -> None:
     """Log how much is held since the store was restored, where anything is."""
-    page = await broker.look(held_counts)
+    page = await broker._look(held_counts)
     uows, publications = page.rows[0]["uows"], page.rows[0]["publications"]
     if uows or publications:
         said = event("held", uows=uows, publications=publications)
@@ -247,7 +247,7 @@ class Commands:
     async def _allow(self, broker: AsyncBroker, order: CommandRequest) -> Done:
         self._may()
         is_allowed = order.command == "ALLOW-NEWUOWMSGS"
-        if broker.store is None:
+        if broker._store is None:
             raise CisRefused(
                 CommandCode.ALLOW_FAILED if is_allowed else CommandCode.FORBID_FAILED, "PSTORE=NO: there is no store"
             )
@@ -262,14 +262,14 @@ class Commands:
 
     async def _clean_up(self, broker: AsyncBroker, _: CommandRequest) -> Done:
         self._may()
-        if not isinstance(broker.store, MakesRoom):
+        if not isinstance(broker._store, MakesRoom):
             why = (
                 "PSTORE=NO: there is no store"
-                if broker.store is None
+                if broker._store is None
                 else "this kind of store gives space back by itself"
             )
             raise CisRefused(CommandCode.CANNOT_EXECUTE, why)
-        cleaning = asyncio.create_task(_cleaned(broker.store))
+        cleaning = asyncio.create_task(_cleaned(broker._store))
         done, _pending = await asyncio.wait((cleaning,), timeout=CLEANUP_SECONDS)
         if not done:
             return Done(rows=({"cleanup": "goes on; the log says when it is done"},))
@@ -394,7 +394,7 @@ class Commands:
         self, broker: AsyncBroker, client_id: int, service: tuple[str, str, str], *, is_immediate: bool
     ) -> int:
         try:
-            await broker.administer(lambda handle: ShutServer(handle, client_id, service, is_immediate))
+            await broker._administer(lambda handle: ShutServer(handle, client_id, service, is_immediate))
         except BrokerError as refused:
             if refused.code is Code.SERVICE_NOT_REGISTERED:
                 return 0  # it has gone by itself
@@ -480,7 +480,7 @@ def _said(order: CommandRequest) -> str:
 
 
 async def _found(broker: AsyncBroker, look: Callable[..., object], question: Query) -> list[Row]:
-    page = await broker.look(lambda world: look(world, question))  # type: ignore[arg-type,return-value]
+    page = await broker._look(lambda world: look(world, question))  # type: ignore[arg-type,return-value]
     return list(page.rows)
 
 
@@ -496,7 +496,7 @@ async def _given(
 ) -> None:
     """Give the kernel a command. CisRefused with the code, or with what the broker's code means here."""
     try:
-        await broker.administer(command)
+        await broker._administer(command)
     except BrokerError as refused:
         raise _refused((codes or {}).get(refused.code, code), refused) from refused
 

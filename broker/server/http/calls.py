@@ -207,7 +207,7 @@ class Calls:
             call.answering.cancel()
         await asyncio.wait([call.answering])
         if call.answering.cancelled():
-            await self._broker.settled(self._caller)
+            await self._broker._settled(self._caller)
 
     def _trim(self) -> None:
         over = len(self._calls) - KEPT_MAX

@@ -262,11 +262,11 @@ class StompConnection(asyncio.Protocol):
         """Call the broker, if the user may; its answer goes to `then`."""
         login = self._login
         if login is None:
-            return self._broker.ask(request, caller=self._caller, then=lambda found: self._answered(found, then))
+            return self._broker._ask(request, caller=self._caller, then=lambda found: self._answered(found, then))
         refused = login.refusal(request)
         if refused is not None:
             return self._loop.call_soon(self._answered, refused, then)
-        return self._broker.ask(
+        return self._broker._ask(
             request, caller=self._caller, then=lambda found: self._answered(login.told(request, found), then)
         )
 

@@ -328,11 +328,11 @@ def test_threads_look_at_a_broker_while_others_send(tmp_path: Path) -> None:
         sender = threading.Thread(target=lambda: [alice.send("GAME/CHESS/BLACK", b"e4") for _ in range(100)])
         sender.start()
         while sender.is_alive():
-            broker.look(lambda world: look(world, Query(limit=1000)))
+            broker._look(lambda world: look(world, Query(limit=1000)))
         sender.join()
-        found = broker.look(lambda world: look(world, Query(limit=1000)))
+        found = broker._look(lambda world: look(world, Query(limit=1000)))
 
         assert found.total == len(found.rows) == 100
-        assert broker.administer(lambda handle: Purge(handle, found.rows[0]["uowid"])).uowid == found.rows[0]["uowid"]
+        assert broker._administer(lambda handle: Purge(handle, found.rows[0]["uowid"])).uowid == found.rows[0]["uowid"]
     with pytest.raises(BrokerError):
-        broker.look(lambda world: look(world, Query()))
+        broker._look(lambda world: look(world, Query()))

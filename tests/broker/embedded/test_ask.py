@@ -29,7 +29,7 @@ class Heard:
         self._news = asyncio.Event()
 
     def ask(self, request: Request) -> Any:
-        return self.broker.ask(request, caller=self.caller, then=self.take)
+        return self.broker._ask(request, caller=self.caller, then=self.take)
 
     def take(self, answered: Answered) -> None:
         self.answers.append(answered)

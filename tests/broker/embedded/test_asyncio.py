@@ -389,18 +389,18 @@ def test_a_call_without_a_task_is_answered_later_or_taken_back(tmp_path: Path) -
     async def script(broker: AsyncBroker, disk: WatchedDisk) -> None:
         async with server(broker) as bob, broker.session("ALICE", token="A") as alice:
             told: list[Answered] = []
-            receive = bob.speaker.receive(None, None, True, option=Option.SYNC)
-            broker.ask(bob.speaker.request(Function.VERSION), caller=bob._caller, then=told.append)
+            receive = bob._speaker.receive(None, None, True, option=Option.SYNC)
+            broker._ask(bob._speaker.request(Function.VERSION), caller=bob._caller, then=told.append)
             assert not told, "never before the call returns"
             await until(lambda: told)
-            taken_back = broker.ask(receive, caller=bob._caller, then=told.append)
+            taken_back = broker._ask(receive, caller=bob._caller, then=told.append)
             taken_back.cancel()
             await alice.send(SERVICE, b"1")
-            broker.ask(receive, caller=bob._caller, then=told.append)
+            broker._ask(receive, caller=bob._caller, then=told.append)
             await until(lambda: len(told) == 2)
             assert told[1].body == b"1"
             await alice.send(SERVICE, b"2")
-            unheard = broker.ask(receive, caller=bob._caller, then=told.append)
+            unheard = broker._ask(receive, caller=bob._caller, then=told.append)
             unheard.cancel()
             unit = await bob.receive_unit(wait=5)
             assert unit is not None and (unit.first.body, unit.delivery_count) == (b"2", 0)

@@ -73,7 +73,7 @@ def test_a_call_is_answered_with_a_control_block_and_never_raises(broker: Broker
 
 
 def test_plain_numbers_mean_what_the_members_of_the_enumerations_do(broker: Broker, alice: Session) -> None:
-    given = alice.speaker.send(Option.COMMIT, alice.speaker.to(SERVICE, None), b"x", {})
+    given = alice._speaker.send(Option.COMMIT, alice._speaker.to(SERVICE, None), b"x", {})
     given.function, given.option, given.store = 1, 10, 2  # type: ignore[assignment]
     assert alice.ask(given).reply.uow_status is Status.ACCEPTED
     given.option, given.store = 99, 9  # type: ignore[assignment]
@@ -84,7 +84,7 @@ def test_plain_numbers_mean_what_the_members_of_the_enumerations_do(broker: Brok
 def test_a_message_that_is_no_bytes_is_a_mistake_of_its_sender_and_of_nobody_else(
     broker: Broker, alice: Session, bob: Session, is_part: bool
 ) -> None:
-    say = alice.speaker
+    say = alice._speaker
     given = say.send(Option.COMMIT, say.to(SERVICE, None), "text", {})  # type: ignore[arg-type]
     if is_part:
         given = say.request(Function.SYNCPOINT, Option.COMMIT, uowid=BOTH, parts=[given])
@@ -131,7 +131,7 @@ def test_the_lengths_of_the_block_are_kept(alice: Session, bob: Session) -> None
         alice.send(SERVICE, b"0123456789")
     sizes = []
     for length in (0, 10, 4):
-        receive = bob.speaker.receive(None, None, None, option=Option.SYNC)
+        receive = bob._speaker.receive(None, None, None, option=Option.SYNC)
         receive.receive_length, receive.errtext_length = length, 20
         reply, body, _ = bob.ask(receive)
         assert body is not None

@@ -58,7 +58,7 @@ def test_a_restart_shows_exactly_what_was_acknowledged(tmp_path: Path, words: st
             with broker.session("ALICE", token="A") as alice:
                 answered = {}
                 for number, conv_id in answers.items():
-                    reply = alice.ask(alice.speaker.receive(None, conv_id, None, option=Option.SYNC))
+                    reply = alice.ask(alice._speaker.receive(None, conv_id, None, option=Option.SYNC))
                     answered[number] = reply.body
 
     assert found == sorted(found), "in the order of their commits"

@@ -204,7 +204,7 @@ def test_no_persistent_lifetime_ends_while_the_store_is_away(kind: Kind, driver:
 
 
 def is_gone(session: Session, uowid: str) -> bool:
-    return session.ask(session.speaker.about(Option.QUERY, uowid)).reply.code is Code.UOW_NOT_FOUND
+    return session.ask(session._speaker.about(Option.QUERY, uowid)).reply.code is Code.UOW_NOT_FOUND
 
 
 def test_a_receive_that_waits_gets_what_can_be_had_again(kind: Kind, driver: Driver) -> None:
@@ -214,7 +214,7 @@ def test_a_receive_that_waits_gets_what_can_be_had_again(kind: Kind, driver: Dri
             bob.register(SERVICE)
             broker.disconnect_pstore()
             with refused(Code.WAIT_TIMED_OUT):
-                checked(bob.ask(bob.speaker.receive(None, None, 0.05, option=Option.SYNC)))
+                checked(bob.ask(bob._speaker.receive(None, None, 0.05, option=Option.SYNC)))
             broker.connect_pstore()
             assert bodies(bob, wait=5, which="NEW", most=1) == [b"x"]
 

@@ -179,10 +179,10 @@ def read(broker: Broker) -> list[bytes]:
 
 
 def release(broker: Broker) -> None:
-    page = broker.look(lambda world: uows(world, Query(selectors={"held": ["yes"]})))
-    broker.administer(lambda handle: ReleaseHeld(handle, tuple(row["uowid"] for row in page.rows)))
+    page = broker._look(lambda world: uows(world, Query(selectors={"held": ["yes"]})))
+    broker._administer(lambda handle: ReleaseHeld(handle, tuple(row["uowid"] for row in page.rows)))
     (subscription,) = broker._running.world.topics.subscriptions
-    broker.administer(lambda handle: ReleasePublications(handle, subscription, None))
+    broker._administer(lambda handle: ReleasePublications(handle, subscription, None))
 
 
 def test_what_is_held_is_received_after_its_release_and_not_before(place: Path) -> None:

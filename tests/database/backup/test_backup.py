@@ -486,6 +486,6 @@ def test_a_file_that_goes_between_the_list_and_the_look_is_no_failure(spool: Pat
         assert not gone.exists()
         assert all(report.verdict == "clean" for report in validate_directory(spool, _Listing(gone)))
         with Backup.open(spool, target, QUICK, disk=(disk := RealDisk())) as backup:
-            backup.source.disk = _Listing(gone)
+            backup._source.disk = _Listing(gone)
             assert not backup.run().damage
             assert disk.list(target)

@@ -14,7 +14,7 @@ from tests.support.disks.small_files import SMALL, open_small
 
 def in_bulk(database: MessageDatabase, prefix: str = "") -> dict[str, bytes]:
     found: dict[str, bytes] = {}
-    for batch in values(database.state(), prefix):
+    for batch in values(database._state(), prefix):
         for key, value in zip(batch.keys, batch.values, strict=True):
             assert key.decode() not in found, "once each"
             found[key.decode()] = value
@@ -22,7 +22,7 @@ def in_bulk(database: MessageDatabase, prefix: str = "") -> dict[str, bytes]:
 
 
 def ordered(database: MessageDatabase, prefix: str = "") -> dict[str, bytes | None]:
-    found = list(in_order(database.state(), prefix))
+    found = list(in_order(database._state(), prefix))
     assert [key for key, _ in found] == sorted(key for key, _ in found)
     return {key.decode(): value for key, value in found}
 
@@ -92,7 +92,7 @@ def test_a_damaged_value_is_named_and_the_others_are_there() -> None:
     disk.put(SPOOL / name, data.replace(b"value number 3", b"value numbed 3", 1))
 
     with open_unattended(disk) as database:
-        (batch,) = values(database.state(), "k")
+        (batch,) = values(database._state(), "k")
         assert ordered(database)["k3"] is None
         assert ordered(database)["k4"] == b"value number 4".ljust(200)
     assert batch.damaged == [b"k3"]

@@ -67,10 +67,10 @@ def test_what_pins_the_oldest_file_is_moved_once_a_message_was_refused_and_then_
     assert isinstance(database, Unattended)
     with pytest.raises(DiskFull, match="deliver or delete messages, which still works"):
         database.add("q", bytes(4000))
-    assert database.is_full and database._needs_room
+    assert database._is_full and database._needs_room
 
     database.look_for_room()
-    assert not database.is_full and not database._needs_room
+    assert not database._is_full and not database._needs_room
     for _ in range(100):
         writer.add("q", bytes(4000))
     assert state_of(database) == writer.account.state
@@ -82,8 +82,8 @@ def test_what_pins_the_oldest_file_is_moved_once_a_message_was_refused_and_then_
 def test_what_little_pins_the_oldest_files_is_moved_by_any_clean_up_where_room_is_wanted(share: float) -> None:
     disk, writer = drained(compact_share=share)
     database = writer.database
-    assert database.is_full
-    assert database.reclaim()
+    assert database._is_full
+    assert database._reclaim()
     for _ in range(100):
         writer.add("q", bytes(4000))
     assert state_of(database) == writer.account.state
@@ -104,7 +104,7 @@ def test_the_active_file_goes_too_where_it_is_what_fills_the_disk() -> None:
         database.add("q", bytes(40_000))
 
     database.look_for_room()
-    assert not database.is_full
+    assert not database._is_full
     writer.add("q", bytes(40_000))
     assert state_of(database) == writer.account.state
     database.close()
@@ -118,7 +118,7 @@ def test_it_is_looked_for_again_only_when_something_was_committed_since() -> Non
     database = writer.database
     assert isinstance(database, Unattended)
     database.look_for_room()
-    assert database.is_full and not database._needs_room
+    assert database._is_full and not database._needs_room
     writer.deliver(*list(database.numbers())[:200])
     assert database._needs_room
 
@@ -136,7 +136,7 @@ def test_a_start_on_a_full_disk_makes_room(is_closed: bool, has_reserve: bool) -
 
     with opened(disk) as database:
         assert len(database.cleaned_at_start.deleted) > 10
-        assert not database.is_full
+        assert not database._is_full
         writer.database = database
         writer.add("q", bytes(4000))
         assert state_of(database) == writer.account.state
@@ -153,7 +153,7 @@ def test_a_start_on_a_full_disk_says_at_once_that_messages_are_refused(free: int
     disk.space = disk.used() + free
 
     with opened(disk) as database:
-        assert database.is_full
+        assert database._is_full
         with pytest.raises(DiskFull):
             database.add("q", bytes(4000))
 

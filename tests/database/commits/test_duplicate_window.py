@@ -179,11 +179,11 @@ def test_a_clock_that_was_wrong_and_is_put_right_forgets_no_identifier_of_second
 
 
 def test_the_system_clock_has_one_beside_it_that_nobody_sets() -> None:
-    first = Options().ahead()
-    second = Options().ahead()
+    first = Options()._ahead()
+    second = Options()._ahead()
     assert first is not None and second is not None
     assert abs(second - first) < SET_MICROSECONDS
-    assert Options(clock=HandClock()).ahead() is None
+    assert Options(clock=HandClock())._ahead() is None
 
 
 @pytest.mark.parametrize("cleans_up", [False, True])

@@ -49,7 +49,7 @@ def test_a_loop_that_is_closed_with_commits_under_way_leaves_threads_unharmed(
             tasks = [loop.create_task(adb.add("q", b"task")) for _ in range(3)]
             loop.run_until_complete(_turns())
             threads = [pool.submit(db.add, "q", b"thread") for _ in range(3)]
-            while len(db.group._queue) < 4:
+            while len(db._group._queue) < 4:
                 pass
             for task in tasks:
                 task.cancel()

@@ -154,7 +154,7 @@ def test_threads_and_tasks_share_syncs(db: MessageDatabase, disk: WatchedDisk) -
                 await _write_held_up(disk)
                 threads = [loop.run_in_executor(pool, db.add, "q", b"thread") for _ in range(9)]
                 tasks = [asyncio.create_task(adb.add("q", b"task")) for _ in range(9)]
-                while len(db.group._queue) < 10:  # nine threads, and one draft of nine plain messages
+                while len(db._group._queue) < 10:  # nine threads, and one draft of nine plain messages
                     await asyncio.sleep(0.001)
                 before = disk.write_count
             numbers = await asyncio.gather(first, *threads, *tasks)

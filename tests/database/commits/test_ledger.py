@@ -36,7 +36,7 @@ def _block(journal: PaperJournal, producer: str | None = None) -> CommitBlock:
 
 
 def _draft(journal: PaperJournal, block: CommitBlock) -> Draft:
-    return journal.drafting.operations(block.operations)
+    return journal.drafting.operations(block._operations)
 
 
 def _put(journal: PaperJournal, key: str, value: bytes = b"new") -> Draft:

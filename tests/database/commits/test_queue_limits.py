@@ -526,7 +526,7 @@ def test_what_was_refused_stays_so_and_another_draft_is_written_in_its_turn(
     """The leader may tell the waiter of a draft that it has settled once more, when its caller has gone on."""
     number, *_ = fill(db)
     handed_in: list[Any] = []
-    commit, submit = db.group.commit, db.group.submit
+    commit, submit = db._group.commit, db._group.submit
 
     def committed(draft: Any) -> None:
         handed_in.append(draft)
@@ -536,8 +536,8 @@ def test_what_was_refused_stays_so_and_another_draft_is_written_in_its_turn(
         handed_in.extend(drafts)
         return submit(drafts)
 
-    monkeypatch.setattr(db.group, "commit", committed)
-    monkeypatch.setattr(db.group, "submit", submitted)
+    monkeypatch.setattr(db._group, "commit", committed)
+    monkeypatch.setattr(db._group, "submit", submitted)
 
     async def main() -> int:
         async with AsyncMessageDatabase.wrap(db) as wrapped:
@@ -609,7 +609,7 @@ def test_what_is_on_its_way_counts(tmp_path: Path) -> None:
             held = pool.submit(db.add, "other", b"x")
             disk.wait_for_write()
             adds = [pool.submit(db.add, "q", b"x") for _ in range(5)]
-            wait_until(lambda: len(db.group._queue) == 5)
+            wait_until(lambda: len(db._group._queue) == 5)
         held.result(LONG)
         assert sorted(one.exception(LONG) is None for one in adds) == [False, False, True, True, True]
         assert db.undelivered_count("q") == 3

@@ -56,7 +56,7 @@ def _written(db: MessageDatabase, *, properties: dict[str, str] | None = None) -
 
 
 def _terms(message: Message) -> Terms:
-    return message.terms if isinstance(message, MessageOnTerms) else NO_TERMS
+    return message._terms if isinstance(message, MessageOnTerms) else NO_TERMS
 
 
 def _dumped(directory: Path, numbers: list[int], *, is_moved: bool) -> list[Terms]:
@@ -200,7 +200,7 @@ def _fill(db: MessageDatabase, commits: int) -> int:
     number = 0
     for _ in range(commits):
         number = db.add_many("q", [b"x" * (place % 5) for place in range(40)])[-1]
-    place = db.state().ledger.index.table.find(number)
+    place = db._state().ledger.index.table.find(number)
     assert place is not None
     return place.sequence
 

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import errno
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -23,11 +25,13 @@ from oms_journal import (
 )
 from oms_journal.database import maintenance
 from oms_journal.database.consumers import dead_letters
-from oms_journal.database.consumers.consuming import Consuming
+from oms_journal.database.consumers.consuming import Consuming, Taking
 from oms_journal.index.returned import KEY_PREFIX, key_of
 from oms_journal.journal import names
-from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.disk import Disk, RealDisk
+from oms_journal.journal.writing.draft import Draft
 from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.disks.watched_disk import WatchedDisk
 
 LONG = 60.0
 
@@ -58,9 +62,9 @@ class Place:
         self.directory = directory
         self.wall, self.steady = Clock(1_700_000_000_000_000), Clock()
 
-    def open(self, **named: Any) -> MessageDatabase:
+    def open(self, *, disk: Disk | None = None, **named: Any) -> MessageDatabase:
         options = Options(cleanup_interval=0, clock=self.wall, steady=self.steady, **named)
-        return MessageDatabase.open(self.directory, options=options)
+        return MessageDatabase.open(self.directory, options=options, disk=disk)
 
     def pass_by(self, seconds: float) -> None:
         self.wall.pass_by(seconds)
@@ -152,16 +156,135 @@ def test_what_is_known_of_a_message_ends_with_it_in_the_same_commit(ends: str, p
         db.release(take(db))
         db._returns.write()
         assert keys(db) == [key_of(number)]
-        message, commits = take(db), db.group.acknowledged
+        message, commits = take(db), db._group.acknowledged
         if ends == "block":
             with db.commit() as commit:
                 commit.deliver(message)
         else:
             getattr(db, ends)([message] if "many" in ends else message)
-        assert (keys(db), db.group.acknowledged) == ([], commits + 1)
+        assert (keys(db), db._group.acknowledged) == ([], commits + 1)
         assert not db._ledger.index.returned.entries
     with place.open() as db:
         assert take(db).attempts == 0
+
+
+def test_what_came_back_is_told_along_with_the_next_commit_by_one_sync(place: Place) -> None:
+    disk = WatchedDisk()
+    with place.open(disk=disk) as db:
+        first, second = db.add_many("q", [b"1", b"2"])
+        db.release(take(db), reason="not yet")
+        before, writes = db._group.acknowledged, len(disk.writes)
+        db.add("q", b"3")
+        assert (keys(db), db._group.acknowledged, len(disk.writes)) == ([key_of(first)], before + 2, writes + 1)
+        place.pass_by(1)
+        settled(db)
+        assert db._group.acknowledged == before + 2, "it is said: no commit of its own follows"
+        db.release(take(db))
+        assert db.deliver(second)
+        assert db._group.acknowledged == before + 4, "it rides with a delivery too"
+        killed(db)
+    with place.open() as db:
+        assert [(one.number, one.attempts) for one in db.take_many("q", 3)] == [(first, 2), (first + 2, 0)]
+
+
+def killed(db: MessageDatabase) -> None:
+    """Let go of a directory as a process does that is killed: nothing more is written."""
+    db._maintenance.stop()
+    db._handing._alarm.stop()
+    db._abandon()
+
+
+def test_what_came_back_of_a_message_is_not_told_with_the_commit_that_ends_it_nor_behind(db: MessageDatabase) -> None:
+    db.add_many("q", [b"1", b"2"])
+    db.release(take(db))
+    before = db._group.acknowledged
+    assert db.deliver(take(db))
+    assert db._group.acknowledged == before + 1 and not keys(db)
+    message, admit = take(db), db._ledger.admit
+
+    def late(draft: Draft) -> bool:
+        is_admitted = admit(draft)
+        if draft.removed is not None:
+            db.release(message.number)  # in the moment in which it is on its way out
+        return is_admitted
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(db._ledger, "admit", late)
+        assert db.deliver(message.number)
+    db.add("q", b"3")
+    assert not keys(db) and not db._ledger.index.returned.entries
+
+
+@pytest.mark.parametrize("ends", ["deliver", "delete", "deliver_many", "purge", "block"])
+@pytest.mark.parametrize("face", ["threads", "tasks"])
+def test_a_commit_drops_what_was_told_of_its_message_since_it_was_drafted(face: str, ends: str, place: Place) -> None:
+    with place.open() as db:
+        number = db.add("q", b"1")
+        taken = take(db)
+        _write, commit = db._group.commit, db._group.submit
+        came_back: list[int] = []
+
+        def comes_back() -> None:
+            if not came_back:
+                came_back.append(number)
+                db.release(taken.number)
+                db._returns.write()
+
+        def write(draft: Draft) -> None:
+            comes_back()
+            _write(draft)
+
+        def submit(drafts: Sequence[Draft]) -> bool:
+            comes_back()
+            return commit(drafts)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(db._group, "commit", write)
+            patched.setattr(db._group, "submit", submit)
+            if face == "threads":
+                end(db, ends, number)
+            else:
+                asyncio.run(asyncio.wait_for(end_in_task(db, ends, number), LONG))
+        assert came_back and not db.undelivered_count("q")
+        assert not keys(db)
+
+
+def end(db: MessageDatabase, ends: str, number: int) -> None:
+    if ends == "block":
+        with db.commit() as commit:
+            commit.deliver(number)
+    else:
+        getattr(db, ends)({"purge": "q", "deliver_many": [number]}.get(ends, number))
+
+
+async def end_in_task(database: MessageDatabase, ends: str, number: int) -> None:
+    async with AsyncMessageDatabase.wrap(database) as db:
+        if ends == "block":
+            async with db.commit() as commit:
+                commit.deliver(number)
+        else:
+            await getattr(db, ends)({"purge": "q", "deliver_many": [number]}.get(ends, number))
+
+
+def test_what_came_back_is_told_later_where_there_is_no_room_for_it() -> None:
+    disk = SimulatedDisk()
+    with MessageDatabase.open("/spool", disk=disk, options=Options(cleanup_interval=0)) as db:
+        number = db.add("q", b"1")
+        db.release(take(db))
+        form = db._journal.form
+
+        def refusing(drafts: Sequence[Draft]) -> Any:
+            last = drafts[-1]
+            group = form(drafts[:-1])
+            group.refused = [*group.refused, (last, DiskFull(Path("/spool"), OSError(errno.ENOSPC, ""), "write"))]
+            return group
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(db._journal, "form", refusing)
+            db.add("q", b"2")
+        assert not keys(db)
+        db.add("q", b"3")
+        assert keys(db) == [key_of(number)]
 
 
 def test_what_came_back_is_written_within_a_second_and_in_one_commit(db: MessageDatabase, place: Place) -> None:
@@ -169,14 +292,14 @@ def test_what_came_back_is_written_within_a_second_and_in_one_commit(db: Message
     for message in db.take_many("q", 20):
         db.release(message)
     place.pass_by(0.999_999)
-    before = db.group.acknowledged
+    before = db._group.acknowledged
     settled(db)
     assert not keys(db)
     place.pass_by(0.000_001)
     settled(db)
-    assert len(keys(db)) == 20 and db.group.acknowledged == before + 1
+    assert len(keys(db)) == 20 and db._group.acknowledged == before + 1
     settled(db)
-    assert db.group.acknowledged == before + 1, "what is written is not written again"
+    assert db._group.acknowledged == before + 1, "what is written is not written again"
 
 
 def test_a_message_that_is_given_back_with_a_delay_stays_away_so_long(db: MessageDatabase, place: Place) -> None:
@@ -531,3 +654,74 @@ def test_a_start_opens_a_file_once_for_all_that_it_says_of_what_came_back(tmp_pa
     with MessageDatabase.open(tmp_path, disk=Counting()) as db:
         assert [message.attempts for message in db.take_many("q", 50)] == [1] * 50
     assert sum(path.suffix == ".data" for path in opened) < 20
+
+
+@pytest.mark.parametrize("nth", range(1, 12))
+def test_an_interrupt_while_a_block_takes_its_message_gives_it_back(nth: int, db: MessageDatabase) -> None:
+    db.add("q", b"1")
+    left = nth
+
+    def interrupt(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if event == "line" and frame.f_code is Taking.__enter__.__code__:
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+        return interrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        block = db.taking("q")
+        sys.settrace(interrupt)
+        try:
+            block.__enter__()
+        finally:
+            sys.settrace(None)
+        block.__exit__(None, None, None)
+        return
+    sys.settrace(None)
+    assert not db.taken("q")
+    assert take(db).payload == b"1"
+
+
+@pytest.mark.parametrize("face", ["threads", "tasks"])
+def test_a_block_gives_back_what_could_not_be_delivered(
+    face: str, db: MessageDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.add("q", b"1")
+    refused = DiskFull(db.directory, OSError(errno.ENOSPC, ""), "remove messages")
+
+    def refuse(drafts: Sequence[Draft]) -> Any:
+        raise refused
+
+    async def in_task() -> None:
+        async with AsyncMessageDatabase.wrap(db) as wrapped:
+            monkeypatch.setattr(wrapped, "deliver", refuse)
+            async with wrapped.taking("q"):
+                pass
+
+    with pytest.raises(DiskFull), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(db, "deliver", refuse)
+        if face == "threads":
+            with db.taking("q"):
+                pass
+        else:
+            asyncio.run(asyncio.wait_for(in_task(), LONG))
+    assert take(db).attempts == 1
+
+
+def test_a_wrong_time_to_extend_by_is_told_by_the_name_that_it_has_there(db: MessageDatabase) -> None:
+    db.add("q", b"1")
+    message = take(db, lease=5)
+    for wrong, error in ((0, ValueError), ("soon", TypeError), (float("nan"), ValueError)):
+        with pytest.raises(error, match=r"^seconds must be"):
+            db.extend(message, wrong)  # type: ignore[arg-type]
+
+
+def test_a_dead_letter_that_is_named_twice_goes_back_once(place: Place) -> None:
+    with place.open(max_attempts=1, dead_letter="dead") as db:
+        db.add("q", b"1")
+        db.release(take(db))
+        settled(db)
+        letter = db.take("dead")
+        assert letter is not None and len(db.requeue([letter, letter.number])) == 1
+        assert db.queues() == {"q": 1}

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from oms_journal import MessageDatabase, Options
-from oms_journal.database.consumers.hand_file import HandFile, in_hand
+from oms_journal.database.consumers.hand_file import NOTHING_LEFT, HandFile, in_hand
 from oms_journal.journal import names
+from tests.support.crashes.crash_model import Unattended
+from tests.support.disks.faulty_calls import Killed
 from tests.support.disks.faulty_disk import SimulatedDisk
 
 SPOOL = Path("/spool")
@@ -82,9 +84,9 @@ def test_what_kills_its_process_is_a_dead_letter_in_the_end_and_all_others_are_d
     assert reasons == {"the process that had it died"}
 
 
-def counting(disk: SimulatedDisk) -> MessageDatabase:
+def counting(disk: SimulatedDisk, kind: type[MessageDatabase] = MessageDatabase) -> MessageDatabase:
     options = Options(cleanup_interval=0, max_attempts=5, dead_letter="dead", max_data_file_size=SMALL)
-    return MessageDatabase.open(SPOOL, disk=disk, options=options)
+    return kind.open(SPOOL, disk=disk, options=options)
 
 
 def attempts(disk: SimulatedDisk) -> dict[int, int]:
@@ -156,7 +158,59 @@ def test_a_close_counts_nothing_though_the_power_goes_behind_it(seed: int) -> No
     assert set(attempts(disk.crash(seed)).values()) == {0}
 
 
-@pytest.mark.parametrize("how", ["close", "power cut", "without max_attempts"])
+@pytest.mark.parametrize("several", [1, 3])
+def test_a_death_is_counted_once_though_the_start_after_it_dies_anywhere(several: int) -> None:
+    disk = SimulatedDisk()
+    db = counting(disk)
+    numbers = list(db.add_many("q", [b"x"] * 3))
+    assert len(db.take_many("q", several)) == several
+    disk = died(db, disk)
+    expected = {number: (int(several == 1), True) for number in numbers[:several]}
+    step, is_over = 0, False
+    while not is_over:
+        step += 1
+        dying = disk.restart()
+        dying.kill_at = step
+        try:
+            died(counting(dying, Unattended), dying)
+            is_over = True
+        except Killed:
+            pass
+        for again in range(2):  # the next one may die too, once it has counted
+            dying = dying.restart()
+            db = counting(dying, Unattended)
+            entries = db._ledger.index.returned.entries
+            told = {number: (one.attempts, one.is_suspect) for number, one in entries.items()}
+            assert told == expected, f"the start died at its change {step}, and {again} more behind it"
+            dying = died(db, dying)
+    assert step > 5
+
+
+def test_a_death_is_counted_though_an_opening_in_between_counts_none() -> None:
+    disk = SimulatedDisk()
+    db = counting(disk)
+    number = db.add("q", b"x")
+    assert db.take("q") is not None
+    disk = died(db, disk)
+    MessageDatabase.open(SPOOL, disk=disk).close()
+    for _ in range(2):
+        assert attempts(disk) == {number: 1}
+
+
+def test_a_file_that_a_power_cut_brings_back_is_not_counted_again() -> None:
+    disk = SimulatedDisk()
+    db = counting(disk)
+    number = db.add("q", b"x")
+    assert db.take("q") is not None
+    disk = died(db, disk)
+    file = disk.content(SPOOL / names.HAND)
+    for _ in range(3):
+        assert attempts(disk) == {number: 1}
+        disk = disk.restart()
+        disk.put(SPOOL / names.HAND, file)
+
+
+@pytest.mark.parametrize("how", ["close", "power cut"])
 def test_what_is_no_death_of_a_process_counts_nothing(how: str) -> None:
     disk = SimulatedDisk()
     db = counting(disk)
@@ -165,13 +219,10 @@ def test_what_is_no_death_of_a_process_counts_nothing(how: str) -> None:
     if how == "close":
         db.close()
         assert names.HAND not in disk.contents(SPOOL)
-    elif how == "power cut":
+    else:
         died(db, disk)
         disk = disk.crash(1)
         disk.remove(SPOOL / names.HAND) if names.HAND in disk.contents(SPOOL) else None
-    else:
-        disk = died(db, disk)
-        MessageDatabase.open(SPOOL, disk=disk).close()
     assert set(attempts(disk).values()) == {0}
 
 
@@ -207,7 +258,7 @@ def test_a_process_that_was_overtaken_leaves_the_file_of_the_new_owner_alone(goe
             former.take("q")
         former.close()
 
-        assert in_hand(disk, SPOOL, db._ownership.number) == [mine.number]
+        assert in_hand(disk, SPOOL, db._ownership.number + 1).numbers == [mine.number]
 
 
 def test_the_file_says_what_is_in_hand_after_any_puts_and_removals(disk: SimulatedDisk) -> None:
@@ -223,11 +274,12 @@ def test_the_file_says_what_is_in_hand_after_any_puts_and_removals(disk: Simulat
             if is_gone:
                 removed.add(left)
         if number % 37 == 0:
-            assert [one for one in in_hand(disk, SPOOL, 9) if one not in removed] == sorted(there)
-    assert in_hand(disk, SPOOL, 8) == [], "of another opening"
+            file = in_hand(disk, SPOOL, 9 + number)
+            assert (file.owner, [one for one in file.numbers if one not in removed]) == (9, sorted(there))
+    assert in_hand(disk, SPOOL, 9) == NOTHING_LEFT, "an opening has no death before itself"
     assert len(disk.content(SPOOL / names.HAND)) <= 16 + 16 * 400
     hand.close()
-    assert in_hand(disk, SPOOL, 9) == []
+    assert in_hand(disk, SPOOL, 10) == NOTHING_LEFT
 
 
 def test_a_place_that_does_not_verify_counts_nothing(disk: SimulatedDisk) -> None:
@@ -240,11 +292,11 @@ def test_a_place_that_does_not_verify_counts_nothing(disk: SimulatedDisk) -> Non
             data = bytearray(whole)
             data[at] ^= bit
             disk.put(SPOOL / names.HAND, bytes(data))
-            found = in_hand(disk, SPOOL, 9)
+            found = list(in_hand(disk, SPOOL, 10).numbers)
             assert found == ([] if at < 16 else [number for number in (5, 6, 7) if number != 5 + (at - 16) // 16])
     for size in range(len(whole)):
         disk.put(SPOOL / names.HAND, whole[:size])
-        assert in_hand(disk, SPOOL, 9) == [5, 6, 7][: max(0, (size - 16) // 16)]
+        assert list(in_hand(disk, SPOOL, 10).numbers) == [5, 6, 7][: max(0, (size - 16) // 16)]
 
 
 def test_without_room_for_the_file_messages_are_handed_out_all_the_same(caplog: pytest.LogCaptureFixture) -> None:

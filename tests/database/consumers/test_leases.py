@@ -154,7 +154,7 @@ def test_of_many_none_is_delivered_where_the_lease_of_one_has_ended(db: MessageD
 def test_a_lease_cannot_end_while_its_delivery_is_on_its_way(db: MessageDatabase, clock: Clock) -> None:
     db.add("q", b"1")
     message = leased(db)
-    write, seen = db.group.commit, []
+    write, seen = db._group.commit, []
 
     def slow(draft: Any) -> None:
         clock.pass_by(3600)
@@ -163,9 +163,9 @@ def test_a_lease_cannot_end_while_its_delivery_is_on_its_way(db: MessageDatabase
         assert not is_free(db, clock)
         write(draft)
 
-    db.group.commit = slow  # type: ignore[method-assign]
+    db._group.commit = slow  # type: ignore[method-assign]
     assert db.deliver(message) is True
-    db.group.commit = write  # type: ignore[method-assign]
+    db._group.commit = write  # type: ignore[method-assign]
     assert seen == [[message.number]]
 
 
@@ -179,10 +179,10 @@ def test_a_delivery_that_was_not_written_leaves_the_lease_as_it_was(
     def refused(_: Any) -> None:
         raise NotAttempted("it was not")
 
-    write, db.group.commit = db.group.commit, refused  # type: ignore[assignment,method-assign]
+    write, db._group.commit = db._group.commit, refused  # type: ignore[assignment,method-assign]
     with pytest.raises(NotAttempted):
         db.deliver(message)
-    db.group.commit = write  # type: ignore[method-assign]
+    db._group.commit = write  # type: ignore[method-assign]
     clock.pass_by(10 if is_over else 9)
     if is_over:
         with pytest.raises(LeaseEnded):
@@ -356,10 +356,10 @@ def test_a_lease_ends_though_an_interrupt_came_before_its_delivery_was_on_its_wa
     def interrupted(_: Any) -> None:
         raise KeyboardInterrupt
 
-    write, db.group.commit = db.group.commit, interrupted  # type: ignore[assignment,method-assign]
+    write, db._group.commit = db._group.commit, interrupted  # type: ignore[assignment,method-assign]
     with pytest.raises(KeyboardInterrupt):
         RECEIPTS[how](db, message)
-    db.group.commit = write  # type: ignore[method-assign]
+    db._group.commit = write  # type: ignore[method-assign]
     clock.pass_by(60)
     assert db.take(["q"]) is None, "it may be on its way"
     clock.pass_by(5)

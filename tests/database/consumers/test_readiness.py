@@ -139,16 +139,16 @@ def test_what_has_expired_is_deleted_in_one_commit(
     with clocks.open(tmp_path) as db:
         db.add_many("q", [b"%d" % n for n in range(100)], expires=1)
         number = db.add("q", b"stays")
-        commits = db.group.acknowledged
+        commits = db._group.acknowledged
         clocks.go_on(1)
-        table, done = db.state().ledger.index.table, threading.Event()
+        table, done = db._state().ledger.index.table, threading.Event()
         for _ in range(1000):
             if table.count == 1:
                 break
             done.wait(0.01)
         assert table.count == 1 and list(db.numbers()) == [number]
-        assert db.state().ledger.index.terms is None
-        assert db.group.acknowledged - commits <= 2  # the deletion, and one that vouches for it
+        assert db._state().ledger.index.terms is None
+        assert db._group.acknowledged - commits <= 2  # the deletion, and one that vouches for it
     clocks.wall -= 100 * SECOND
     with clocks.open(tmp_path) as db:
         assert list(db.numbers()) == [number]
@@ -322,7 +322,7 @@ def test_messages_that_are_loaded_wait_as_they_did(tmp_path: Path, clocks: Clock
 def test_who_waits_gets_a_message_when_it_is_due(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path) as db, ThreadPoolExecutor(3) as pool:
         waits = [pool.submit(db.take, "q", wait=60) for _ in range(3)]
-        while sum(map(len, db.state().ledger.consumers.waiting.values())) < 3:
+        while sum(map(len, db._state().ledger.consumers.waiting.values())) < 3:
             sleep(0.001)
         early = db.add("q", b"", delay=0.2)
         later = db.add("q", b"", at=datetime.now(UTC) + timedelta(seconds=0.1))
@@ -336,7 +336,7 @@ def test_who_waits_gets_a_message_when_it_is_due(tmp_path: Path) -> None:
 def test_those_who_wait_are_served_on_time_and_5_ms_late_at_most_where_many_messages_are_due(
     db: MessageDatabase, clocks: Clocks
 ) -> None:
-    handing, consumers, began = db._handing, db.state().ledger.consumers, clocks.steady
+    handing, consumers, began = db._handing, db._state().ledger.consumers, clocks.steady
     handing.is_attended = False
     numbers = [db.add("q", b"", delay=delay) for delay in (1.0, 1.001, 1.002, 3.0)]
 
@@ -375,7 +375,7 @@ def test_who_waits_for_a_group_is_woken_by_the_end_of_its_first_message(db: Mess
     assert _take(db) == first
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(db.take, "q", wait=60)
-        while not db.state().ledger.consumers.waiting:
+        while not db._state().ledger.consumers.waiting:
             sleep(0.001)
         db.deliver(first)
         found = waiting.result()
@@ -519,4 +519,4 @@ def test_a_time_of_any_zone_is_the_same_moment(db: MessageDatabase, clocks: Cloc
 def test_no_delay_at_all_makes_a_plain_message(db: MessageDatabase) -> None:
     number = db.add("q", b"", delay=0)
 
-    assert db.state().ledger.index.terms is None and _take(db) == number
+    assert db._state().ledger.index.terms is None and _take(db) == number

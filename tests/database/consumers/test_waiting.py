@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from oms_journal import AsyncMessageDatabase, DatabaseClosed, InvalidName, Message, MessageDatabase
+from oms_journal.database.consumers import handing
 from oms_journal.database.consumers.consumers import Waiter
 from oms_journal.journal.errors import NotAttempted
 from tests.support.disks.small_files import MODEST
@@ -275,6 +276,19 @@ def test_a_block_leaves_alone_what_its_body_has_settled(does: str, db: MessageDa
     assert db.undelivered_count("q") == (1 if does == "release" else 0)
 
 
+def test_a_loop_that_a_collector_finds_where_the_lock_is_held_hangs_nobody(
+    db: MessageDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handing, "COLLECTOR_SECONDS", 0.01)
+    db.add("q", b"1")
+    loop = db.consume("q")
+    assert next(loop).attempts == 0
+    with db._ledger.lock:
+        del loop
+
+    assert db.take("q") is not None
+
+
 @pytest.mark.parametrize("is_leased", [True, False])
 @pytest.mark.parametrize("what", [NotAttempted, KeyboardInterrupt])
 def test_a_block_whose_delivery_fails_gives_its_message_back(
@@ -286,7 +300,7 @@ def test_a_block_whose_delivery_fails_gives_its_message_back(
     db.add("q", b"1")
     with pytest.raises(what), db.taking("q", lease=LONG if is_leased else None) as message:
         assert message is not None
-        monkeypatch.setattr(db, "write", fails)
+        monkeypatch.setattr(db, "_write", fails)
     monkeypatch.undo()
     assert not db.taken()
     assert (again := db.take("q")) is not None and again.attempts == 1
@@ -303,7 +317,7 @@ def test_a_block_whose_delivery_may_be_on_its_way_keeps_its_message_until_that_i
     db.add("q", b"1")
     is_idle, db._consumers.is_idle = db._consumers.is_idle, lambda: False
     with pytest.raises(KeyboardInterrupt), db.taking("q"):
-        monkeypatch.setattr(db, "write", fails)
+        monkeypatch.setattr(db, "_write", fails)
     db._handing.look()
     assert db.take("q") is None
 

@@ -529,6 +529,14 @@ def waiting(db: MessageDatabase) -> int:
     return 0 if room is None else len(room.line)
 
 
+@pytest.fixture(params=["small", "large"])
+def sized(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the server take each request for a small one, or for a large one, which it does not keep while it waits."""
+    if request.param == "large":
+        monkeypatch.setattr(server, "SMALL_BYTES", 0)
+
+
+@pytest.mark.usefixtures("sized")
 def test_a_full_queue_refuses_with_what_the_error_says_in_the_process(full: MessageDatabase, path: Path) -> None:
     with serve_queue(full, path):
         for given in ({}, {"wait": 0.01, "group": "g"}):
@@ -541,6 +549,7 @@ def test_a_full_queue_refuses_with_what_the_error_says_in_the_process(full: Mess
             connected(path).add_many("q", [b"x"] * 3, wait=LONG)
 
 
+@pytest.mark.usefixtures("sized")
 def test_who_waits_for_room_gets_it_in_turn_with_those_in_the_process(full: MessageDatabase, path: Path) -> None:
     with serve_queue(full, path), ThreadPoolExecutor(3) as pool:
         one = pool.submit(connected(path, timeout=0.05).add, "q", b"one", wait=LONG)
@@ -555,6 +564,7 @@ def test_who_waits_for_room_gets_it_in_turn_with_those_in_the_process(full: Mess
             assert [message.payload for message in full.undelivered("q")][-1] == payload
 
 
+@pytest.mark.usefixtures("sized")
 def test_the_end_of_the_server_ends_waits_for_room_and_nothing_is_added(full: MessageDatabase, path: Path) -> None:
     with serve_queue(full, path) as door, ThreadPoolExecutor(2) as pool:
         waits = [pool.submit(connected(path).add, "q", b"x", wait=wait) for wait in (LONG, math.inf)]
@@ -566,6 +576,7 @@ def test_the_end_of_the_server_ends_waits_for_room_and_nothing_is_added(full: Me
     assert full.undelivered_count() == waiting(full) == 0
 
 
+@pytest.mark.usefixtures("sized")
 def test_a_client_that_is_gone_waits_for_no_room(full: MessageDatabase, path: Path) -> None:
     with serve_queue(full, path):
         plain = raw(path)
@@ -575,6 +586,59 @@ def test_a_client_that_is_gone_waits_for_no_room(full: MessageDatabase, path: Pa
         wait_until(lambda: waiting(full) == 0)
         full.purge("q")
         assert connected(path).add("q", b"y", wait=0) == 3
+
+
+def test_a_large_request_that_waits_for_room_holds_up_no_other(
+    full: MessageDatabase, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "LARGE_BYTES_MAX", 100_000)
+    monkeypatch.setattr(server, "SMALL_BYTES", 1000)
+    with serve_queue(full, path), ThreadPoolExecutor(2) as pool:
+        waits = [pool.submit(connected(path).add_many, "q", [bytes(80_000)], wait=LONG) for _ in range(2)]
+        wait_until(lambda: waiting(full) == 2)
+        assert connected(path).add("other", bytes(90_000), wait=LONG) == 3
+        full.purge("q")
+        assert sorted(one.result(LONG)[0] for one in waits) == [4, 5]
+
+
+@pytest.mark.parametrize("how", ["goes", "sends another", "sends another of its size"])
+def test_a_client_that_does_not_send_again_what_it_has_room_for_leaves_the_room_to_others(
+    how: str, full: MessageDatabase, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SMALL_BYTES", 0)
+    request = framed(Kind.ADD, encode_add(Front(b"q", wait=math.inf), b"x", b""))
+    with serve_queue(full, path), ThreadPoolExecutor(1) as pool:
+        plain = raw(path)
+        plain.sendall(Greeting(VERSION).encode() + request)
+        wait_until(lambda: waiting(full) == 1)
+        behind = pool.submit(connected(path).add, "q", b"behind", wait=LONG)
+        wait_until(lambda: waiting(full) == 2)
+        full.deliver(1)
+        assert plain.recv(HEADER.size, socket.MSG_WAITALL) == framed(Kind.AGAIN, ())
+        if how == "sends another":
+            plain.sendall(framed(Kind.ADD, encode_add(Front(b"q"), b"longer than that was", b"")))
+        elif how == "sends another of its size":
+            plain.sendall(framed(Kind.ADD, encode_add(Front(b"r", wait=math.inf), b"x", b"")))
+        plain.close()
+        assert behind.result(LONG) == 3
+    assert full.queues() == {"q": 2}
+
+
+def test_a_large_request_that_was_known_by_its_identifier_meanwhile_needs_no_room(
+    full: MessageDatabase, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SMALL_BYTES", 0)
+    with serve_queue(full, path), ThreadPoolExecutor(2) as pool:
+        client = connected(path)
+        one = pool.submit(client.add, "q", b"x", producer_id="p", wait=LONG)
+        wait_until(lambda: waiting(full) == 1)
+        two = pool.submit(client.add, "q", b"x", producer_id="p", wait=LONG)
+        wait_until(lambda: waiting(full) == 2)
+        full.deliver(1)
+        first = one.result(LONG)
+        full.deliver(2)
+        assert two.result(LONG) == first
+    assert {first.is_repeat, two.result().is_repeat} == {True, False}
 
 
 def test_the_terms_count_from_when_the_server_has_the_request(tmp_path: Path, path: Path) -> None:

@@ -37,8 +37,8 @@ def test_what_cannot_be_read_any_more_is_damaged_however_it_is_asked_for(places:
         with pytest.raises(MessageDamaged):
             database.get("k")
         assert [*database.undelivered("q")] == []
-        assert [*in_order(database.state(), "k")] == [(b"k", None)]
-        assert [(found.keys, found.damaged) for found in values(database.state(), "k")] == [([], [b"k"])]
+        assert [*in_order(database._state(), "k")] == [(b"k", None)]
+        assert [(found.keys, found.damaged) for found in values(database._state(), "k")] == [([], [b"k"])]
         database.cleanup(compact=True)
         assert database.undelivered_count("q") == 1, "what is damaged is not given up by clean-up"
         if places != HEADER:

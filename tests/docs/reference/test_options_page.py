@@ -29,6 +29,15 @@ def test_every_option_of_a_queue_is_told() -> None:
     assert [field.name for field in fields(QueueOptions) if f"`{field.name}`" not in PAGE] == []
 
 
+def test_options_show_what_the_page_names_and_nothing_else() -> None:
+    calls = set(re.findall(r"`Options\.(\w+)\(", PAGE))
+
+    assert {name for name in dir(Options()) if not name.startswith("_")} == {*ROWS, *calls}
+    assert {name for name in dir(QueueOptions()) if not name.startswith("_")} == {
+        field.name for field in fields(QueueOptions)
+    }
+
+
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_its_default_is_that_of_the_code(name: str) -> None:
     said = ROWS[name][0]

@@ -166,7 +166,7 @@ def test_a_frame_whose_records_rot_after_they_were_read_still_gives_its_messages
 def test_what_was_kept_of_a_file_goes_with_it() -> None:
     with open_unattended(SimulatedDisk(), max_data_file_size=7680) as db:
         numbers = [*db.add_many("q", [b"%d" % place for place in range(100)])]
-        source, offset = db.state().files.source(1), db.read(numbers[0]).offset
+        source, offset = db._state().files.source(1), db.read(numbers[0]).offset
         while source.sequence == db.read(db.add("q", b"later")).sequence:
             pass
         assert source.kept.find(source.identity, offset) is not None
@@ -180,7 +180,7 @@ def test_nothing_is_kept_of_a_frame_whose_records_are_damaged() -> None:
     disk = SimulatedDisk()
     with open_unattended(disk) as db:
         numbers = db.add_many("q", [b"payload %d" % place for place in range(10)])
-        place = db.state().ledger.index.table.find(numbers[0])
+        place = db._state().ledger.index.table.find(numbers[0])
         assert place is not None
         good = disk.contents(SPOOL)["omsmsg-0000000001.data"]
         disk.rot(SPOOL / "omsmsg-0000000001.data", b"\xff", place.offset + 60)

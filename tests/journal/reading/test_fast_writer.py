@@ -53,7 +53,7 @@ def viewed(directory: Path, disk: RealDisk) -> None:
 def backed_up(directory: Path, disk: RealDisk) -> None:
     options = BackupOptions(vouch_seconds=0)
     with Backup.open(directory, directory.with_name("backup"), options) as backup:
-        backup.source.disk = disk
+        backup._source.disk = disk
         assert not backup.run().damage
 
 

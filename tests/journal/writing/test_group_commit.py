@@ -42,7 +42,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def _queued(db: MessageDatabase) -> int:
-    return len(db.group._queue)
+    return len(db._group._queue)
 
 
 def _wait_until(is_so: Callable[[], bool]) -> None:
@@ -296,10 +296,10 @@ def test_a_commit_that_was_past_the_door_when_the_database_closed_writes_nothing
 ) -> None:
     db = MessageDatabase.open(tmp_path, disk=disk, max_data_file_size=MODEST, cleanup_interval=0)
     db.add("q", b"x")
-    late = db.drafting.add("q", b"late")
+    late = db._drafting.add("q", b"late")
     db.close()
     before = sorted(path.name for path in tmp_path.iterdir()), disk.write_count
-    db.group.commit(late)
+    db._group.commit(late)
 
     assert isinstance(late.failure, DatabaseClosed | NotAttempted)
     assert (sorted(path.name for path in tmp_path.iterdir()), disk.write_count) == before
@@ -314,10 +314,10 @@ def test_who_queues_up_leads_or_hands_on_has_the_lock(db: MessageDatabase) -> No
                 unguarded.append(name)
             return super().__getattribute__(name)
 
-    db.group.__class__ = Watched
+    db._group.__class__ = Watched
     db.add("q", b"alone")
-    db.group.commit_many([db.drafting.add("q", payload) for payload in (b"one", b"two")])
-    db.group.__class__ = GroupCommit
+    db._group.commit_many([db._drafting.add("q", payload) for payload in (b"one", b"two")])
+    db._group.__class__ = GroupCommit
 
     assert [message.payload for message in db.undelivered("q")] == [b"alone", b"one", b"two"]
     assert unguarded == []

@@ -70,7 +70,7 @@ def test_a_commit_that_no_reader_takes_is_refused_alone(
     tmp_path: Path, fault: str, place: int, *, is_plain: bool
 ) -> None:
     with MessageDatabase.open(tmp_path) as db:
-        make, encode = db.drafting, db.drafting.encode
+        make, encode = db._drafting, db._drafting.encode
         drafts: list[Draft] = []
         for n in range(2):
             payload = b"good %d" % n
@@ -79,7 +79,7 @@ def test_a_commit_that_no_reader_takes_is_refused_alone(
         BROKEN[fault](bad)
         drafts.insert(place, bad)
 
-        db.group.commit_many(drafts)
+        db._group.commit_many(drafts)
 
         assert isinstance(bad.failure, UnreadableCommit), bad.failure
         assert "please report it" in str(bad.failure)
@@ -95,10 +95,10 @@ def test_a_commit_that_no_reader_takes_is_refused_alone(
 def test_a_single_message_that_no_reader_takes_is_refused_alone(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path) as db:
         db.add("q", b"good")
-        draft = db.drafting.add("q", b"bad")
+        draft = db._drafting.add("q", b"bad")
         _count_of_zero(draft.records)
         with pytest.raises(UnreadableCommit):
-            db.write(draft)
+            db._write(draft)
         db.add("q", b"later")
     with MessageDatabase.open(tmp_path) as db:
         assert [message.payload for message in db.undelivered()] == [b"good", b"later"]
@@ -106,12 +106,12 @@ def test_a_single_message_that_no_reader_takes_is_refused_alone(tmp_path: Path) 
 
 def test_a_resend_behind_a_commit_that_was_refused_is_written(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path) as db:
-        bad = db.drafting.add("q", b"x", None, "p")
+        bad = db._drafting.add("q", b"x", None, "p")
         _count_of_zero(bad.records)
         with pytest.raises(UnreadableCommit):
-            db.write(bad)
-        again = db.drafting.add("q", b"x", None, "p")
-        db.write(again)
+            db._write(bad)
+        again = db._drafting.add("q", b"x", None, "p")
+        db._write(again)
         assert db.read(again.first).payload == b"x"
 
 

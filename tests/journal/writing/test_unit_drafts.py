@@ -26,7 +26,7 @@ def db(tmp_path: Path) -> Iterator[MessageDatabase]:
 
 
 def long_way(db: MessageDatabase, unit: Unit) -> Draft:
-    block = db.drafting.gathering(None)
+    block = db._drafting.gathering(None)
     for payload in unit.payloads:
         block.add(unit.queue, payload)
     for numbers in unit.delivered:
@@ -37,7 +37,7 @@ def long_way(db: MessageDatabase, unit: Unit) -> Draft:
         block.put(key_.decode(), value, numbers_at=dict(numbers_at))
     for key in unit.drops:
         block.drop(key.decode())
-    return block.operations.compose()
+    return block._operations.compose()
 
 
 def told(draft: Draft) -> tuple[bytes, ...]:
@@ -74,7 +74,7 @@ def test_both_ways_make_the_same_draft(db: MessageDatabase) -> None:
     live = {queue: [db.add_many(queue, [b"x"] * count).numbers for count in (1, 3, 300)] for queue in QUEUES}
     for seed in range(500):
         unit = random_unit(random.Random(seed), live)
-        short, long = db.drafting.unit(unit), long_way(db, unit)
+        short, long = db._drafting.unit(unit), long_way(db, unit)
 
         assert short is not None, seed
         assert plain_fields(short) == plain_fields(long), seed
@@ -102,7 +102,7 @@ def test_what_is_not_of_the_common_form_goes_the_long_way(db: MessageDatabase) -
 
     def goes_short(payloads: Sequence[bytes] = (), **fields: object) -> bool:
         given = {"delivered": (), "deleted": (), "values": (), "drops": ()} | fields
-        return db.drafting.unit(Unit("A", payloads, **given)) is not None  # type: ignore[arg-type]
+        return db._drafting.unit(Unit("A", payloads, **given)) is not None  # type: ignore[arg-type]
 
     assert goes_short([b"x"])
     assert not goes_short([bytearray(b"x")])  # type: ignore[list-item]
@@ -122,12 +122,12 @@ def test_a_removal_of_what_is_gone_or_of_one_message_twice_is_refused(db: Messag
     number = db.add("A", b"x")
     twice = [range(number, number + 1)]
     with pytest.raises(NotUndelivered):
-        db.drafting.unit(Unit("A", (), twice, twice, (), ()))
+        db._drafting.unit(Unit("A", (), twice, twice, (), ()))
     db.deliver(number)
     with pytest.raises(NotUndelivered):
-        db.drafting.unit(Unit("A", (), twice, (), (), ()))
+        db._drafting.unit(Unit("A", (), twice, (), (), ()))
 
 
 def test_a_commit_of_more_than_a_million_operations_is_refused(db: MessageDatabase) -> None:
     with pytest.raises(LimitExceeded):
-        db.drafting.unit(Unit("A", [b""] * 1_000_001, (), (), (), ()))
+        db._drafting.unit(Unit("A", [b""] * 1_000_001, (), (), (), ()))

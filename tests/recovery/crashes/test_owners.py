@@ -315,7 +315,7 @@ def test_an_owner_with_nothing_to_commit_finds_out_all_the_same(tmp_path: Path) 
         seen = read_holder(RealDisk(), tmp_path)
         with MessageDatabase.open(tmp_path, options=Options(passing=seen, is_shared=True)) as current:
             former._maintenance = started_again(former._maintenance)
-            eventually(lambda: isinstance(former.group.failure, TakenOver))
+            eventually(lambda: isinstance(former._group.failure, TakenOver))
             with pytest.raises(NotAttempted, match="another process has taken over"):
                 former.add("former", TOO_LATE)
             current.add("current", b"by the new owner")

@@ -18,7 +18,7 @@ def grouped_store(alignment: int, *, is_closed: bool) -> Store:
     database = open_unattended(disk, max_data_file_size="64K", group_alignment=alignment)
     for turn in range(6):
         payloads = [bytes([turn + 1]) * size for size in (300, 10, 40, 50 * turn)]
-        database.group.commit_many([database.drafting.add("q", payload) for payload in payloads])
+        database._group.commit_many([database._drafting.add("q", payload) for payload in payloads])
     if is_closed:
         database.close()
     return Store({name: data for name, data in disk.contents(SPOOL).items() if any(data)}, Account())

@@ -325,8 +325,8 @@ def test_what_a_process_that_goes_on_had_not_acknowledged_is_not_missed_by_the_n
         if nth == 1:
             disk.faults.clear()
             checks = iter([True, False])
-            failed.group._is_ours = lambda checks=checks: next(checks)  # type: ignore[misc]
-            failed.group._witness = lambda witness, failed=failed: _witnessed_and_interrupted(failed, witness)  # type: ignore[misc]
+            failed._group._is_ours = lambda checks=checks: next(checks)  # type: ignore[misc]
+            failed._group._witness = lambda witness, failed=failed: _witnessed_and_interrupted(failed, witness)  # type: ignore[misc]
         try:
             failed.add("q", b"not acknowledged")
         except JournalError:

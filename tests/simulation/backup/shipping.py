@@ -59,7 +59,7 @@ class Shipping(Run):
             return
         Run._take(self, step)
         if self.database is not None:
-            group = self.database.group
+            group = self.database._group
             self._note(group.acknowledged or self.database._journal._opening.next_commit - 1)
 
     def _start(self) -> None:

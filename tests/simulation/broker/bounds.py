@@ -145,7 +145,7 @@ def _publications(world: World) -> Iterable[tuple[str, object]]:
 
 def check_compacted(database: Unattended, active: int) -> None:
     """Check, after a compaction without a fault, that of the files older than the one it began with none should go."""
-    facts = [fact for fact in file_facts(database.state()) if fact.sequence < active]
+    facts = [fact for fact in file_facts(database._state()) if fact.sequence < active]
     left = plan_compaction(facts, share=ASKED_SHARE, data_file_bytes=database.options.max_data_file_size)
     if left:
         raise PromiseBroken(f"{FEW}\n{facts[:left]}")

@@ -116,7 +116,7 @@ class CrashingPlay(DamagedPlay):
             self.forbid(is_forbidden=True)
 
     def _active(self) -> int:
-        return self.desk.database.state().active or 0
+        return self.desk.database._state().active or 0
 
     def _check_files(self, what: str, active: int) -> None:
         """Hold against a chore that nothing has disturbed which files it has left."""
@@ -141,7 +141,7 @@ class CrashingPlay(DamagedPlay):
         with self._telling():
             check_kernel(self.desk.kernel, len(self.first.model.waits))
             is_over = (
-                self.desk.database.group.failure is not None
+                self.desk.database._group.failure is not None
             )  # its opening: it is let go of with all that it keeps
             if self.desk.store.is_connected and not is_over:
                 check_memory(self.desk.database, 0)

@@ -37,7 +37,7 @@ def check_memory(database: Unattended, taken: int) -> None:
         "keys on their way": len(ledger._keys),
         "identifiers on their way": len(ledger._scopes),
         "shared": len(ledger.sharing),
-        "queued": len(database.group._queue),
+        "queued": len(database._group._queue),
         "taken": max(0, len(database._consumers.taken) - taken),
         "rooms": len(ledger.limits._rooms) if isinstance(ledger, LimitedLedger) else 0,
         "window": max(0, len(ledger.index.duplicates) - options.duplicate_count),

@@ -101,7 +101,7 @@ class Failing(Misplacing):
 
 def _continued(disk: SimulatedDisk, options: Options, continuing: Continuation) -> Unattended:
     """Open a copy of the disk as the process does that goes on."""
-    started = start(disk, SPOOL, replace(options.recovery(no_progress), continuing=continuing))
-    again = Unattended.begun(disk, SPOOL, options, started)
+    started = start(disk, SPOOL, replace(options._recovery(no_progress), continuing=continuing))
+    again = Unattended._begun(disk, SPOOL, options, started)
     assert isinstance(again, Unattended)
     return again

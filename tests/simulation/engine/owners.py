@@ -63,7 +63,7 @@ class Owning(Failing):
     def _begin_start(self) -> None:
         """Let the new owner read and repair the files; it goes on with the next step."""
         try:
-            self._begun = start(self.disk, SPOOL, self._shared().recovery(no_progress))
+            self._begun = start(self.disk, SPOOL, self._shared()._recovery(no_progress))
         except JournalError:
             self._begun = None  # the next step tries again
 
@@ -77,7 +77,7 @@ class Owning(Failing):
         if self.former is None or self.is_rotten:
             disk.let_go_of_locks()  # that start has ended, and is made once more
             return Failing._open(self, disk)
-        database = Unattended.begun(disk, SPOOL, self._shared(), begun)
+        database = Unattended._begun(disk, SPOOL, self._shared(), begun)
         assert isinstance(database, Unattended)
         database.patience = NEVER
         self.alignment_min = min(self.alignment_min, self.opening.alignment)

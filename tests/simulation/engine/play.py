@@ -211,7 +211,7 @@ class Run(Owning):
         try:
             database._ownership.renew()
         except TakenOver as failure:
-            database.group.fence(failure)
+            database._group.fence(failure)
 
     def _close(self) -> None:
         if self.database is not None:

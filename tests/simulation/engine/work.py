@@ -220,7 +220,7 @@ class Callers:
         self.account.pending = doing
         spoken: Counter[str] = Counter()
         refused = [self._is_refused(one.change, spoken) for one in doing]
-        database.group.commit_many(drafts)
+        database._group.commit_many(drafts)
         failures = [draft.failure for draft in drafts]
         if database is not self._openings.database:
             self._check_fenced(doing, failures)
@@ -249,7 +249,7 @@ class Callers:
                 raise PromiseBroken(f"{FENCED}\n{one}")
 
     def _draft(self, database: Unattended, part: Commit, change: Change) -> Draft:
-        drafting = database.drafting
+        drafting = database._drafting
         match part:
             case Add(properties=0):
                 return drafting.add(change.adds[0].queue, change.adds[0].payload)
@@ -262,7 +262,7 @@ class Callers:
 
     @staticmethod
     def _gathered(database: Unattended, change: Change) -> Draft:
-        drafting = database.drafting
+        drafting = database._drafting
         block = drafting.gathering(None)
         for content in change.adds:
             block.add(content.queue, content.payload, properties=dict(content.properties) or None)
@@ -271,7 +271,7 @@ class Callers:
             block.put(key, value)
         for key in change.drops:
             block.drop(key)
-        return drafting.operations(block.operations)
+        return drafting.operations(block._operations)
 
     # Repeats.
 

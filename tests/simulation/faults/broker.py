@@ -42,7 +42,7 @@ def the_broker_answers_before_its_store() -> Iterator[None]:
         if not self.is_connected or any(changes.producer for changes in batch):
             return commit_many(self, batch)
         waiting[id(self)] = list(batch)
-        first, answers = self._database.state().next_message, []
+        first, answers = self._database._state().next_message, []
         for changes in batch:
             answers.append(first if changes.adds else 0)
             first += len(changes.adds)

@@ -7,7 +7,7 @@ import numpy as np
 
 from oms_journal.database.commits.limits import Limits
 from oms_journal.database.consumers.consumers import Consumers, TakenMessage, Waiter
-from oms_journal.database.consumers.hand_file import HandFile
+from oms_journal.database.consumers.hand_file import NOTHING_LEFT, HandFile
 from oms_journal.database.consumers.handing import Handing
 from oms_journal.index.live import Index
 from oms_journal.index.readiness import NEVER_DUE, Readiness, TermRows
@@ -68,7 +68,7 @@ def a_start_believes_a_clock_that_was_set_back() -> Iterator[None]:
 @fault("queues", budget=60, near=["database/consumers/test_hand_file"])
 def what_was_in_hand_at_a_death_is_not_counted() -> Iterator[None]:
     """A start does not look at what was in hand when the process before it died."""
-    with changed(Patched.DATABASE_IN_HAND, lambda _: lambda *_: []):
+    with changed(Patched.DATABASE_IN_HAND, lambda _: lambda *_: NOTHING_LEFT):
         yield
 
 

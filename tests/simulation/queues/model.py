@@ -94,7 +94,7 @@ class Change:
     added: list[Item] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)  # names
     moved: dict[int, str] = field(default_factory=dict)  # names, and where they are then
-    tells: bool = False  # what came back
+    tells: bool = True  # what came back, as every commit does
     is_partly_told: bool = False  # some of that at least
 
 
@@ -248,9 +248,13 @@ class Model:
             carried = old.attempts if queue == QUEUE_OF_DEAD else 0
             self.items[name] = Item(name, old.payload, queue, number=next(given), carried=carried)
         if change.tells:
-            for item in self.items.values():
-                item.written = item.told
+            self.tell()
         self.highest = max([self.highest, *(item.number for item in self.items.values())])
+
+    def tell(self) -> None:
+        """Take in that the journal says what came back."""
+        for item in self.items.values():
+            item.written = item.told
 
     def catch_up(self) -> None:
         """Let what is over expire, and what is due be due. What is in hand, or dead, is late."""

@@ -98,6 +98,7 @@ class Run:
     end: str = "new"  # how the last process ended: "new", "clean", "killed", "power cut", "failed"
     owner: int = 0  # of the last opening that was made
     starts_ended: int = 0  # since then, before they were through
+    notes: list[tuple[int, list[int]]] = field(default_factory=list)  # what each of these found of who was in hand
     broken: PromiseBroken | None = (
         None  # while a commit was on its way, whose writer has made an error of its own of it
     )
@@ -144,7 +145,7 @@ class Run:
         except Killed as where:
             self._crash(str(where))
         except (JournalError, OSError):
-            has_failed = self.database is not None and self.database.group.failure is not None
+            has_failed = self.database is not None and self.database._group.failure is not None
             if self.overtaken is None and not self.disk.failed and not has_failed:
                 raise
             try:
@@ -209,13 +210,14 @@ class Run:
         if self.database is None:
             during, self.operation = self.operation, "recovery"
             noted = self._noted()
+            self.notes.append(noted)
             self.starts_ended += 1
             database = self._open(self.disk)
             self.starts_ended -= 1
             self._check_start(self.model, database, noted)
             for row in {file.row for file in database.recovery.files}:
                 self.seen.met[self.end, during, row] += 1
-            self.pending, self.starts_ended, self.is_note_lost = [], 0, False
+            self.pending, self.notes, self.starts_ended, self.is_note_lost = [], [], 0, False
             self.database, self.owner, self.operation = database, database._ownership.number, during
             self.wall_written = min(self.wall_written, self.clocks.wall)  # as with any clean-up
         return self.database
@@ -229,7 +231,7 @@ class Run:
         database = self.database
         if database is None:
             return
-        self.pending = [Change(tells=True)]
+        self.pending = [Change()]
         self.database = None
         self.owner = database._ownership.number
         self.end = "killed"  # where it is, meanwhile
@@ -245,7 +247,7 @@ class Run:
         self.disk.faults.clear()
         database, self.database, self.former = self.database, None, None
         if database is not None:
-            self.pending.append(Change(tells=True))
+            self.pending.append(Change())
             self.end = "killed"
             with contextlib.suppress(JournalError):
                 database.close()
@@ -446,11 +448,17 @@ class Run:
         written |= {name: there[name][0] for name in moved if name in there and not self._is_moved(model, name)}
         told_now |= {name: there[name][1] for name in moved if name in there and not self._is_moved(model, name)}
         owner, in_hand = noted
-        counts = bool(self.opening.attempts_max) and self.end != "clean" and owner == self.owner
         names_in_hand = [numbers[number] for number in in_hand if number in numbers]
-        if counts:
-            died = [after_death(each, names_in_hand) for each in allowed]
-            allowed = died if not self.starts_ended else [*allowed, *died]
+        if self.opening.attempts_max:
+            # A start that died may have counted what it found, and have removed the file or not.
+            notes = [noted, *(self.notes if self.starts_ended else ())]
+            died = [
+                after_death(each, [numbers[number] for number in found_in_hand if number in numbers])
+                for each in allowed
+                for whose, found_in_hand in notes
+                if whose
+            ]
+            allowed = died if owner else [*allowed, *died]
         spoken = [_spoken(each) for each in allowed]
         if any(change.is_partly_told for change in self.pending):
             names_told = {name for each in (found, *spoken) for name in each}
@@ -566,7 +574,7 @@ class Run:
                 self._end_expired(database)
             case CleanUp(compact):
                 self.wall_written = min(self.wall_written, self.clocks.wall)  # the newest file may be its own
-                with self._committing(Change(tells=True, is_partly_told=True)):
+                with self._committing(Change(is_partly_told=True)):
                     database.cleanup(compact=compact)  # which writes again what the files that go say
                     database._returns.write()
             case Look():
@@ -738,6 +746,9 @@ class Run:
     def _let_pass(self, database: Unattended, item: Item, seconds: float) -> None:
         """Let time go by while a commit is on its way, and somebody ask for the next message."""
         self.disk.before_change = None
+        (change,) = self.pending
+        self.model.tell()  # what came back up to here is in that commit, and no later one is
+        self.pending = [replace(change, tells=False)]
         self.clocks.advance(seconds)
         self.wall_max = max(self.wall_max, self.clocks.wall)
         self._catch_up(database)
@@ -818,14 +829,14 @@ class Run:
         self.model.advance()
         dead = [item for item in self.model.items.values() if item.is_dead]
         self.pending = [Change(moved={item.name: QUEUE_OF_DEAD}) for item in dead]
-        self.pending.append(Change(tells=True))
+        self.pending.append(Change())
         self._look_and_settle(database)
 
     def _look_and_settle(self, database: Unattended) -> None:
         """Let the database do it, and enter what became of what was on its way."""
         database._handing.look()
         database._returns.write()
-        if self.disk.failed and database.group.failure is not None:
+        if self.disk.failed and database._group.failure is not None:
             raise CommitFailed
         places = {int(message.payload[:8]): message.number for message in database.undelivered(QUEUE_OF_DEAD)}
         moved = [name for change in self.pending for name in change.moved]
@@ -843,7 +854,8 @@ class Run:
         for item in over:
             item.may_be_deleted = True
         if database._has_expired():
-            database._end_expired()
+            with self._committing(Change()):
+                database._end_expired()
         for item in over:
             del self.model.items[item.name]
 

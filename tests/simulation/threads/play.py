@@ -182,7 +182,7 @@ class Run:
         """See what there is; close, or let the process end."""
         database = self.database
         assert database is not None
-        if database.group.failure is None:
+        if database._group.failure is None:
             self.account.settle(state_of(database))
             if self.closes:
                 database.close()
@@ -289,9 +289,9 @@ class Run:
         self._commit(Attempt(contents, key), commit)
 
     def _batch(self, database: Unattended, contents: list[Content]) -> None:
-        drafts: list[Draft] = [database.drafting.add(each.queue, each.payload) for each in contents]
+        drafts: list[Draft] = [database._drafting.add(each.queue, each.payload) for each in contents]
         attempts = [self.account.begin(Attempt((each,))) for each in contents]
-        database.group.commit_many(drafts)
+        database._group.commit_many(drafts)
         failures = [draft.failure for draft in drafts]
         for attempt, draft in zip(attempts, drafts, strict=True):
             if draft.failure is None:

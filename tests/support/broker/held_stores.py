@@ -15,7 +15,7 @@ SOURCE = "/backup/orders"
 def hold_back(directory: Path) -> None:
     """Let the engine hold back all messages there are, as a restore does that knows no brokers."""
     with MessageDatabase.open(directory) as database, database._holds.lock:
-        held = Held([(1, database.state().next_message - 1)])
+        held = Held([(1, database._state().next_message - 1)])
         database._holds.write(held)
 
 

@@ -166,12 +166,12 @@ class Unattended(MessageDatabase):
         super()._begin(disk, directory, options, started)
         self._handing.is_attended = False
 
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         if self._is_closed:
             raise DatabaseClosed("closed")
 
-    def write(self, draft: Draft) -> Draft:
-        super().write(draft)
+    def _write(self, draft: Draft) -> Draft:
+        super()._write(draft)
         self._commits += 1
         if self._commits % self.patience == 0:
             self.maintain()

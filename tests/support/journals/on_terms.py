@@ -16,7 +16,7 @@ def add_on_terms(
     properties: Mapping[str, str] | None = None,
 ) -> list[int]:
     """Add the messages in one record, each with its own terms; return their numbers."""
-    template, encoded = db.drafting.encode.queue(queue), encode_properties(properties or {})
+    template, encoded = db._drafting.encode.queue(queue), encode_properties(properties or {})
     composer = CommitBuilder()
     composer.add(
         Added(
@@ -28,5 +28,5 @@ def add_on_terms(
     )
     draft = composer.draft()
     draft.runs = ((template, [len(encoded) + len(payload) for payload in payloads]),)
-    db.write(draft)
+    db._write(draft)
     return list(range(draft.first, draft.first + len(payloads)))

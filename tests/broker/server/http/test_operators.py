@@ -157,7 +157,7 @@ def test_new_units_of_work_are_forbidden_and_allowed(place: WebPlace) -> None:
 
 def test_the_data_files_of_a_running_broker_are_cleaned_up_with_what_pins_them_moved(place: WebPlace) -> None:
     (pinning,) = send(place)
-    store = place.broker.store
+    store = place.broker._store
     assert isinstance(store, JournalStore)
     for _ in range(4):
         store._database.deliver_many(store._database.add_many("churn", [bytes(1000)] * 1000))
