@@ -21,11 +21,11 @@ with brought_by("parquet"):
     import pyarrow.parquet as pq
 
 from oms_journal.analysis.outdir import CannotWrite, is_running
-from oms_journal.analysis.parts import Damage, FilePart
-from oms_journal.analysis.plan import parts_of, surveyed
-from oms_journal.analysis.reading import opened
-from oms_journal.analysis.rows import batches
-from oms_journal.analysis.schema import Wanted, arrow_schema, default_columns
+from oms_journal.analysis.reading.datafile import opened
+from oms_journal.analysis.reading.parts import Damage, FilePart
+from oms_journal.analysis.reading.plan import parts_of, surveyed
+from oms_journal.analysis.reading.rows import batches
+from oms_journal.analysis.reading.schema import Wanted, arrow_schema, default_columns
 from oms_journal.analysis.storage import locate
 from oms_journal.journal.errors import JournalError
 from oms_journal.journal.format.footer import Summary

@@ -16,10 +16,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from oms_journal.analysis import export as exporting
-from oms_journal.analysis import schema
 from oms_journal.analysis.export import Exported, NotAnExport, export
 from oms_journal.analysis.outdir import CannotWrite
-from oms_journal.analysis.rows import batches
+from oms_journal.analysis.reading import schema
+from oms_journal.analysis.reading.rows import batches
 from oms_journal.analysis.storage import NoJournal
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.reading.datafile import DataFile, Footer
@@ -144,7 +144,7 @@ def test_columns_have_the_types_of_the_source_and_the_file_says_what_it_was_made
 
 def test_batches_are_put_together_into_groups_of_bounded_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(exporting, "GROUP_ROWS", 1000)
-    monkeypatch.setattr("oms_journal.analysis.rows.BATCH_ROWS", 64)
+    monkeypatch.setattr("oms_journal.analysis.reading.rows.BATCH_ROWS", 64)
     with open_small(tmp_path / "spool", max_data_file_size="64K") as db:
         db.add_many("q", [b"x"] * 1500)
         churn(db, 1)
