@@ -129,7 +129,11 @@ FILES = (
     Column("rows", "bigint", "operations in it"),
     Column("first_time", "timestamp", "the earliest time of a commit in it; null where it has none"),
     Column("last_time", "timestamp", "the latest time of a commit in it; null where it has none"),
-    Column("sealed", "boolean", "it ends with a good footer: nothing will be written to it any more"),
+    Column(
+        "sealed",
+        "boolean",
+        "it ends with a footer, and will not be written to any more; the table of damage says whether that is good",
+    ),
     Column(
         "retained", "boolean", "it is not needed any more, whatever is in it: below the low-water mark of its database"
     ),
