@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from oms_journal.journal.errors import JournalError
 
-_OURS = re.compile(r"^(?:journal|analysis)(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
+_OURS = re.compile(r"^oms_journal(?:\.\w+)+\.(\w+): (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+\.)?(\w+: .+|\w+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(\w[\w.]*(?:Error|Exception|Interrupt)(?:: .+)?)$", re.MULTILINE)
 TEXT_MAX = 500  # characters
