@@ -40,6 +40,12 @@ def refuse(found: Damage) -> None:
         raise DamageFound(str(found))
 
 
+def refuse_any(part: FilePart, *, full: bool = True) -> None:
+    """Raise DamageFound where the damage table has a row for this file, but for what `refuse` lets pass."""
+    for found in found_in(part.storage.disk(), part, full=full):
+        refuse(found)
+
+
 def batches(partition: Partition, columns: Sequence[str], *, full: bool = True) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the damage table for a partition, a batch a file; UnknownColumn, NewerFormat, DiskError.
 

@@ -9,7 +9,10 @@ operation                     -            ADD, DELIVER, DELETE, PUT, DROP: one,
 fromSequence, toSequence      -            data files from this number on, and up to and with that one
 properties, payload, file     false        true puts that column into the schema
 terms                         false        true puts due, expiry, attempts and group into it
-mode                          PERMISSIVE   or FAILFAST: what cannot be read is left out, or is an error
+mode                          PERMISSIVE   or FAILFAST: what cannot be read is left out, or is an error. FAILFAST
+                                           hashes every byte of the files that it reads, and refuses what the damage
+                                           table would tell of them; files that are left out whole are not looked at
+verify                        true         of FAILFAST and the damage table: false reads the structure only
 pushFilters                   see source   true takes filters from Spark also where Spark mixes them up
 storage.…                     -            for the remote file system: storage.key, storage.secret, storage.endpoint_url
 startingOffsets               earliest     streams: or latest, to see only what is committed from now on

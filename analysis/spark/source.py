@@ -115,8 +115,11 @@ class JournalReader(DataSourceReader):
         elif options.table == "files":
             yield from files.batches(partition, self._columns)
         else:
-            report = damage.refuse if options.mode is Mode.FAILFAST else damage.warn
+            is_strict = options.mode is Mode.FAILFAST
+            report = damage.refuse if is_strict else damage.warn
             for part in partition.parts:
+                if is_strict:
+                    damage.refuse_any(part, full=options.verifies)
                 yield from rows.batches(part.storage.disk(), part, self._wanted, report)
 
 

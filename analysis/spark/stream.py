@@ -9,8 +9,9 @@
   number, for example) may see those rows twice. Exactly once needs a sink that can repeat a batch.
 - A data file that clean-up has removed before it was read ends the query with FilesGone. With the option
   `onMissing` = `gap` the stream has a row for it instead, with `GAP` as its operation: `commit` is the last
-  commit that is missing, `sequence` the data file behind the hole or the one that has gone, and all else but
-  `database` is null. A path to the retention directory beside that of the spool leaves no holes.
+  commit that is missing, `missing` how many are at most, `sequence` the data file behind the hole or the one that
+  has gone, and all else but `database` is null. A path to the retention directory beside that of the spool leaves no
+  holes.
 - `maxFilesPerTrigger` or `maxOperationsPerTrigger` bound a batch. A database that appears later (in a glob, in
   a folder of retained files) is read from its beginning, or with `startingOffsets` = `latest` from then on.
 - An older copy put in a journal's place ends the query with JournalWentBack.
@@ -142,6 +143,9 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         columns = self._columns if "commit" in self._columns else (*self._columns, "commit")
         wanted = replace(self._options.wanted(columns), commits=piece.commits)
         try:
+            if self._options.mode is Mode.FAILFAST and part.named is not None and not part.start:
+                for found in damage.found_in(part.storage.disk(), part, full=self._options.verifies):
+                    self._report(found)
             for batch in rows.batches(part.storage.disk(), part, wanted, self._report):
                 first = max(first, batch["commit"][-1].as_py())
                 yield batch.select(list(self._columns))

@@ -1,6 +1,7 @@
 """The batch source: a load reads what `dump` shows, whatever the paths, the options and the state of the files."""
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from oms_journal.analysis.spark.options import BadOption
 from oms_journal.analysis.storage import NoFileSystem, NoJournal
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError, NewerFormat, NotThisDatabase
-from oms_journal.journal.format.headers import HEADER_COPIES, HEADER_SIZE
+from oms_journal.journal.format.headers import HEADER_COPIES, HEADER_SIZE, HEADERS_SIZE
 from oms_journal.journal.format.records import TermColumns
 from oms_journal.journal.names import ArchiveName
 from oms_journal.journal.reading.dump import DumpedOperation
@@ -399,6 +400,37 @@ def test_a_missing_file_is_told_or_it_is_an_error(spool: Path) -> None:
     assert [(row["sequence"], row["kind"]) for row in load(spool, table="damage")] == [(2, "missing")]
     with pytest.raises(DamageFound, match="missing"):
         load(spool, mode="FAILFAST")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_failfast_refuses_what_the_damage_table_tells_of(seed: int, spool: Path) -> None:
+    chance = random.Random(seed)
+    path = chance.choice(data_files(spool))
+    whole = path.read_bytes()
+    for verify in ("true", "false"):
+        data = bytearray(whole)
+        data[chance.randrange(HEADERS_SIZE, len(data.rstrip(b"\0")))] ^= 1 << chance.randrange(8)
+        path.write_bytes(data)
+        told = load(spool, table="damage", verify=verify)
+        assert told or verify == "false"
+        if told:
+            with pytest.raises(DamageFound):
+                load(spool, mode="FAILFAST", verify=verify)
+        else:
+            assert len(load(spool, mode="FAILFAST", verify=verify)) == len(dumped(spool))
+
+
+def test_a_payload_that_is_damaged_in_a_sealed_file_is_refused_though_no_payload_is_read(tmp_path: Path) -> None:
+    with MessageDatabase.open(tmp_path) as db:
+        db.add("orders", b"the very payload")
+    [path] = data_files(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"the very payload", b"the very payloaD"))
+
+    assert [row["message"] for row in load(tmp_path)] == [1]
+    assert [row["kind"] for row in load(tmp_path, table="damage")] == ["damaged"]
+    with pytest.raises(DamageFound):
+        load(tmp_path, mode="FAILFAST")
+    assert [row["message"] for row in load(tmp_path, mode="FAILFAST", verify="false")] == [1]
 
 
 def test_the_table_of_files_has_a_row_for_each(spool: Path, spark: SparkSession) -> None:
