@@ -196,6 +196,9 @@ class Columns:
     def _database(self, window: Window) -> pa.Array:
         return same(self._fixed.database or None, pa.string(), window.count)
 
+    def _missing(self, window: Window) -> pa.Array:
+        return pa.nulls(window.count, pa.int64())  # only a row that stands for a hole has it
+
     def _file(self, window: Window) -> pa.Array:
         return same(self._fixed.file, pa.string(), window.count)
 
@@ -310,6 +313,7 @@ _MAKERS: dict[str, Callable[[Columns, Window], pa.Array]] = {
     "attempts": Columns._attempts,
     "group": Columns._group,
     "file": Columns._file,
+    "missing": Columns._missing,
     "properties_length": Columns._properties_length,
 }
 

@@ -87,6 +87,12 @@ OPERATIONS = (
     ),
     Column("file", "string", "name of the data file or archive", option="file"),
     Column(
+        "missing",
+        "bigint",
+        "GAP: how many commits are missing, at most: their numbers have jumps; null for the others",
+        option="onMissing",
+    ),
+    Column(
         "properties",
         "map<string,string>",
         "ADD: the message's properties, verified; null where they are damaged; null for the others",

@@ -96,7 +96,8 @@ def parse(given: Mapping[str, str]) -> Options:
         paths=_paths(values),
         storage={name: value for name, value in lowered.items() if name.startswith(OPTION_PREFIX)},
         table=_one_of(values, "table", "operations", *TABLES),
-        shown=frozenset(name for name in _SHOWN if _optional(values, name, _boolean)),
+        shown=frozenset(name for name in _SHOWN if _optional(values, name, _boolean))
+        | frozenset(("onMissing",) if _shows_gaps(values) else ()),
         since=_optional(values, "since", _time),
         until=_optional(values, "until", _time),
         queues=_queues(values),
@@ -109,7 +110,7 @@ def parse(given: Mapping[str, str]) -> Options:
         starts_latest=_one_of(values, "startingoffsets", "earliest", "latest") == "latest",
         files_max=_optional(values, "maxfilespertrigger", _whole(1, FILES_MAX)),
         operations_max=_optional(values, "maxoperationspertrigger", _whole(1, ROWS_MAX)),
-        shows_gaps=_one_of(values, "onmissing", "fail", "gap") == "gap",
+        shows_gaps=_shows_gaps(values),
     )
     if found.files_max is not None and found.operations_max is not None:
         raise BadOption("maxFilesPerTrigger and maxOperationsPerTrigger exclude each other")
@@ -128,6 +129,10 @@ _NAMES = {
 }
 _OF_OPERATIONS = {"since", "until", "queue", "queues", "operation", "fromsequence", "tosequence"}
 _OF_OPERATIONS |= {*_SHOWN}
+
+
+def _shows_gaps(values: Mapping[str, str]) -> bool:
+    return _one_of(values, "onmissing", "fail", "gap") == "gap"
 
 
 def _paths(values: Mapping[str, str]) -> tuple[str, ...]:

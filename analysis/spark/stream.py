@@ -175,6 +175,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "sequence": hole.sequence or None,
             "commit": hole.commits[1],
             "operation": OPERATION_OF_HOLE,
+            "missing": hole.commits[1] - hole.commits[0] + 1,
         }
         row = {name: [values.get(name)] for name in self._columns}
         yield pa.RecordBatch.from_pydict(row, schema=schema.arrow_schema(self._columns))

@@ -271,6 +271,16 @@ def test_or_it_is_counted_as_a_gap(tmp_path: Path) -> None:
     )
 
 
+def test_a_gap_says_how_many_commits_it_stands_for_at_most(tmp_path: Path) -> None:
+    engine, gone = _removed_unread(tmp_path, columns=("commit", "operation", "missing"), onMissing="gap")
+
+    rows = engine.follow()
+
+    [hole] = [row for row in rows if row["operation"] == "GAP"]
+    assert hole["missing"] == hole["commit"] - gone[0]["commit"] + 1 == len({row["commit"] for row in gone})
+    assert {row["missing"] for row in rows if row is not hole} == {None}
+
+
 def test_a_file_that_goes_between_planning_and_reading_is_a_gap_or_an_error(tmp_path: Path) -> None:
     with open_small(tmp_path) as db:
         fill(db, 3)

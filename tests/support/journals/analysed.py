@@ -104,6 +104,7 @@ def _row(database: str, operation: DumpedOperation) -> Row:
         "hash": None if operation.payload is None else signed(xxhash.xxh3_64_intdigest(operation.payload)),
         **{name: _shown(getattr(operation.terms, name)) for name in ("due", "expiry")},
         "attempts": operation.terms.attempts,
+        "missing": None,
         "group": None if operation.terms.group is None else operation.terms.group.decode(),
         "properties": None if operation.damaged else properties,
         "payload": payload,
