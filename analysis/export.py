@@ -3,7 +3,8 @@
     DIR/<database>-<sequence>.parquet
 
 Sealed files never change but by a repair. What a Parquet file was made from stands in its metadata, so a file that is
-there already is made again only where that, or the columns, differ. A file that is still being written is not exported
+there already is made again only where that, or the columns, differ: the header and the last 32 bytes of a data file
+say whether they do. A file that is still being written is not exported
 until it is sealed. Nothing here knows Spark.
 """
 
@@ -21,17 +22,18 @@ with brought_by("parquet"):
     import pyarrow.parquet as pq
 
 from oms_journal.analysis.outdir import CannotWrite, is_running
-from oms_journal.analysis.parts import Damage, FilePart
-from oms_journal.analysis.plan import parts_of, surveyed
-from oms_journal.analysis.reading import opened
-from oms_journal.analysis.rows import batches
-from oms_journal.analysis.schema import Wanted, arrow_schema, default_columns
+from oms_journal.analysis.reading.datafile import opened
+from oms_journal.analysis.reading.parts import Damage, FilePart
+from oms_journal.analysis.reading.plan import parts_of, surveyed
+from oms_journal.analysis.reading.rows import batches
+from oms_journal.analysis.reading.schema import Wanted, arrow_schema, default_columns
 from oms_journal.analysis.storage import locate
 from oms_journal.journal.errors import JournalError
-from oms_journal.journal.format.footer import Summary
+from oms_journal.journal.format.footer import TRAILER, Summary
+from oms_journal.journal.reading.datafile import DataFile
 
 MADE_FROM = b"oms-journal"  # the key in a Parquet file's metadata: JSON, what it was made from
-VERSION = 1  # of how rows are written: files of another one are made again
+VERSION = 2  # of how rows are written: files of another one are made again
 GROUP_ROWS, GROUP_BYTES = 1 << 20, 64 << 20  # of a row group; what is reached first ends it
 SHARED = ("database", "operation", "queue", "key", "file")  # columns in which the same texts come again and again
 
@@ -105,14 +107,17 @@ class _Written:
 
 
 def _export(part: FilePart, directory: Path, columns: Sequence[str]) -> _Written:
+    target = directory / f"{part.database}-{part.sequence:010}.parquet"
+    earlier = _earlier(target)
+    if earlier is not None and _is_unchanged(part, earlier, columns):
+        return _Written(name=target.name, is_there=True)
     with opened(part.storage.disk(), part) as reading:
         summary, damages = reading.summary, reading.damages
     if summary is None:
         is_begun = part.identity is not None or bool(damages)  # what was only prepared is no file that is left out
         return _Written(unsealed=part.name if is_begun else "", damages=damages)
-    target = directory / f"{part.database}-{part.sequence:010}.parquet"
     made_from = _made_from(part, summary, columns)
-    if _earlier(target) == made_from:
+    if earlier == made_from:
         return _Written(name=target.name, is_there=True, damages=damages)
     found: list[Damage] = []
     unfinished = directory / f".{target.name}.unfinished-{os.getpid()}"
@@ -141,8 +146,32 @@ def _made_from(part: FilePart, summary: Summary, columns: Sequence[str]) -> byte
         "identity": f"{summary.header.identity:016x}",
         "checksum": f"{summary.file_checksum:016x}",
         "columns": list(columns),
+        "footer": summary.size,
+        "ending": [summary.end, summary.last_commit, f"{summary.chain:016x}"],
+        "repaired": summary.has_gaps,
     }
     return json.dumps(known).encode()
+
+
+def _is_unchanged(part: FilePart, earlier: bytes, columns: Sequence[str]) -> bool:
+    """Say by the data file's header and its last bytes whether a Parquet file was made from it as it is."""
+    known = json.loads(earlier)
+    if known["version"] != VERSION or part.is_rotted or part.identity is None or part.failure:
+        return False
+    end, commit, chain = known["ending"]
+    named = None if known["repaired"] or part.named is None else part.named
+    if named is not None and (named.end, named.commit, f"{named.chain:016x}") != (end, commit, chain):
+        return False
+    try:
+        with DataFile(part.storage.disk(), part.path) as file:
+            trailer, size = file.trailer(), file.size()
+    except OSError:
+        return False  # whoever opens it says what is wrong, or looks for it elsewhere
+    if trailer is None or size != end + known["footer"]:
+        return False
+    checksum, _, footer_size, _ = TRAILER.unpack(trailer)
+    found = (part.database, part.name, f"{part.identity:016x}", f"{checksum:016x}", list(columns), footer_size)
+    return found == tuple(known[name] for name in ("database", "file", "identity", "checksum", "columns", "footer"))
 
 
 def _earlier(target: Path) -> bytes | None:

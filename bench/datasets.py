@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 
 from bench.callers import QUEUE, fill, frame_bytes, scratch
@@ -44,14 +44,17 @@ def data_bytes(directory: Path) -> int:
 def add_batches(
     database: MessageDatabase, *, size: int | Sequence[int], count: int, queues: Sequence[str] = (QUEUE,)
 ) -> None:
-    """Add messages of one size, or of several in turn, in commits of many, to one queue after the other."""
-    each = [os.urandom(one) for one in ([size] if isinstance(size, int) else size)]
+    """Add messages of one size, or of several in turn, in commits of many, to one queue after the other.
+
+    No two payloads are the same, but tiny ones by chance: equal ones would pack well, and be told as duplicates.
+    """
+    sizes = cycle([size] if isinstance(size, int) else size)
     batch = min(_BATCH_MESSAGES, -(-count // len(queues)))
-    payloads = (each * (batch // len(each) + 1))[:batch]
     added = 0
     while added < count:
         for queue in queues:
-            added += len(database.add_many(queue, payloads[: count - added]))
+            payloads = [os.urandom(one) for one in islice(sizes, min(batch, count - added))]
+            added += len(database.add_many(queue, payloads))
 
 
 def deliver(database: MessageDatabase, numbers: Iterable[int]) -> None:

@@ -30,7 +30,7 @@ FILES_SHARE = 20  # one in so many files is touched by a time range
 
 def spark(settings: Settings) -> Iterator[Row]:
     """Count, group, join and a time range; then how the cost grows."""
-    from oms_journal.analysis.session import quiet_session
+    from oms_journal.analysis.spark.session import quiet_session
 
     small = _filled(settings, settings.operations // SMALLER)
     path = _filled(settings, settings.operations)
@@ -80,7 +80,7 @@ def _as_parquet(session: "SparkSession", journals: "DataFrame", path: Path) -> "
 
 
 def _queries() -> Iterator[tuple[str, str, float, Query]]:
-    from oms_journal.analysis.lifecycle import lifecycle
+    from oms_journal.analysis.questions.latency import lifecycle
 
     yield "count", "count", 0.35, lambda rows: rows.count()
     yield (

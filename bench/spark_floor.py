@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from oms_journal.analysis import schema
-from oms_journal.analysis.plan import plan
-from oms_journal.analysis.rows import batches
+from oms_journal.analysis.reading import schema
+from oms_journal.analysis.reading.plan import plan
+from oms_journal.analysis.reading.rows import batches
 from oms_journal.analysis.storage import locate
 
 NAME = "readymade"

@@ -8,14 +8,14 @@ import pytest
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 SPARK_FILES = (
-    "analysis/test_broker",
-    "analysis/test_report",
-    "analysis/test_questions",
-    "analysis/test_questions_by_hand",
-    "analysis/test_source",
-    "analysis/test_stream",
-    "analysis/test_remote",
-    "analysis/test_filters",
+    "analysis/broker/test_broker",
+    "analysis/report/test_report",
+    "analysis/questions/test_questions",
+    "analysis/questions/test_questions_by_hand",
+    "analysis/spark/test_source",
+    "analysis/spark/test_stream",
+    "analysis/spark/test_remote",
+    "analysis/spark/test_filters",
     "cli/history/test_analyze",
 )
 LONG_FILES = (
@@ -41,7 +41,7 @@ LONG_FILES = (
     "broker/server/standby/test_network_cut",
     "broker/server/test_cold_start",
     "api/test_api",
-    "analysis/test_java",
+    "analysis/spark/test_java",
     "cli/demo/test_demo_report",
     "cli/demo/test_chess",
     "recovery/crashes/test_recovery",

@@ -37,8 +37,8 @@ def shared_session(*, is_interpreted: bool) -> "SparkSession":
     pytest.importorskip("pyspark", reason="Spark is not installed: pip install -e '.[analysis]'")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Spark's own imports
-        from oms_journal.analysis.java import NoJava, find_java
-        from oms_journal.analysis.session import quiet_session
+        from oms_journal.analysis.spark.java import NoJava, find_java
+        from oms_journal.analysis.spark.session import quiet_session
 
         try:
             find_java()

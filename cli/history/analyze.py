@@ -17,7 +17,7 @@ from oms_journal.cli.stores import require_any
 from oms_journal.journal.errors import DiskError
 
 if TYPE_CHECKING:  # Spark is imported when the command runs
-    from oms_journal.analysis.journals import Request
+    from oms_journal.analysis.report.journals import Request
 
 TEXT_COLUMNS_MAX = 100
 SHARES = 1000  # the bar's steps
@@ -94,8 +94,8 @@ def _time(option: str, text: str | None) -> datetime | None:
 def _request(**named: Any) -> "Request":
     """Return what is asked for, once it is known that all can be imported that it takes."""
     try:
-        import oms_journal.analysis.report
-        from oms_journal.analysis.journals import Request
+        import oms_journal.analysis.report.report
+        from oms_journal.analysis.report.journals import Request
     except ImportError as missing:
         library = missing.name or missing
         raise Failure(
@@ -103,7 +103,7 @@ def _request(**named: Any) -> "Request":
             ExitCode.UNUSABLE,
             error="NotInstalled",
         ) from missing
-    assert oms_journal.analysis.report
+    assert oms_journal.analysis.report.report
     request = Request(**named)
     if request.since is not None and request.until is not None and request.since >= request.until:
         raise Usage("--since must be before --until")
@@ -111,12 +111,12 @@ def _request(**named: Any) -> "Request":
 
 
 def _report(request: "Request", out: Path, master: str | None) -> Mapping[str, Any]:
-    from oms_journal.analysis.journals import sources
     from oms_journal.analysis.outdir import NotAReport, check_place, remove_unfinished
-    from oms_journal.analysis.report import write_report
-    from oms_journal.analysis.session import quiet_session, settings_for
+    from oms_journal.analysis.report.journals import sources
+    from oms_journal.analysis.report.report import write_report
+    from oms_journal.analysis.report.watching import interruptible
+    from oms_journal.analysis.spark.session import quiet_session, settings_for
     from oms_journal.analysis.storage import NoJournal
-    from oms_journal.analysis.watching import interruptible
 
     # What can be refused is refused before Spark has started, which takes a while.
     require_any(request.paths)

@@ -13,7 +13,7 @@ from oms_journal.cli.stores import require, require_any
 
 if TYPE_CHECKING:  # Arrow is imported when the command runs
     from oms_journal.analysis.export import Exported
-    from oms_journal.analysis.parts import Damage
+    from oms_journal.analysis.reading.parts import Damage
 
 
 def export(  # noqa: PLR0913
@@ -54,7 +54,7 @@ def export(  # noqa: PLR0913
 def _export(paths: list[str], directory: Path, more: list[str]) -> "Exported":
     try:
         from oms_journal.analysis.export import export as exported
-        from oms_journal.analysis.schema import default_columns
+        from oms_journal.analysis.reading.schema import default_columns
         from oms_journal.analysis.storage import NoJournal
     except ImportError as missing:
         library = missing.name or missing

@@ -52,7 +52,7 @@ A column is decoded when it is first asked for, since a start needs only some of
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -190,6 +190,7 @@ _WIDTHS = {  # which ones a column may have
 }
 _DIRECTORY_COUNT = len(_WIDTHS)
 FIXED_SIZE = SUMMARY.size + HEADER_SIZE + _DIRECTORY_COUNT * ENTRY.size + TRAILER.size
+OUTLINE_SIZE = FIXED_SIZE - TRAILER.size  # its beginning: summary, header and directory
 # Of an operation in its frame: a checksum and a size; a footer's rows can take no bytes at all.
 ROW_BYTES_MIN = MESSAGE_CHECKSUM_BYTES + MESSAGE_SIZE_BYTES
 assert SUMMARY.size == 184
@@ -219,6 +220,26 @@ class Summary:
     def start(self) -> int:
         """Where the footer begins; the file checksum goes up to here."""
         return self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The beginning of a footer: its summary, and of each column the entry, and where in the footer its values begin.
+
+    Believed as it stands: the footer's checksum is over all of it.
+    """
+
+    summary: Summary
+    places: Mapping[str, tuple[Entry, int]]
+
+    def values_of(self, name: str) -> tuple[int, int]:
+        """Return where in the file a column's values stand, and how many bytes they are."""
+        entry, at = self.places[name]
+        return self.summary.start + at, entry[4]
+
+    def column(self, name: str, values: bytes) -> npt.NDArray[np.int64]:
+        """Return a column of these values."""
+        return _decoded(self.places[name][0], memoryview(values), name, self.summary.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +376,29 @@ def trailer_size(tail: bytes) -> int | None:
 
 def decode_summary(data: bytes, *, identity: int | None) -> Summary | BadFooter:
     """Return what a footer's bytes say; with the file's identity known, they must belong to this file."""
+    return _summary(data, data[-TRAILER.size :], identity, is_whole=True)
+
+
+def decode_outline(data: bytes, trailer: bytes, *, identity: int) -> Outline | BadFooter:
+    """Return what the first OUTLINE_SIZE bytes of a footer say, and its trailer: its checksum is not looked at."""
+    summary = _summary(data, trailer, identity, is_whole=False)
+    return summary if isinstance(summary, BadFooter) else Outline(summary, dict(_places(data, summary)))
+
+
+def _places(data: bytes, summary: Summary) -> Iterator[tuple[str, tuple[Entry, int]]]:
+    """Yield each column's name, with its entry, and where in the footer its values begin."""
+    names = {number: name for name, number in _NUMBER_IDS.items()}
+    directory = SUMMARY.size + HEADER_SIZE
+    at = directory + summary.columns * ENTRY.size
+    for index in range(summary.columns):
+        entry = ENTRY.unpack_from(data, directory + index * ENTRY.size)
+        if entry[0] in names:
+            yield names[entry[0]], (entry, at)
+        at += entry[4] + -entry[4] % 8
+
+
+def _summary(data: bytes, trailer: bytes, identity: int | None, *, is_whole: bool) -> Summary | BadFooter:
+    """Return what a footer's beginning and trailer say; `data` is the whole of it, or its beginning only."""
     if len(data) < FIXED_SIZE - _DIRECTORY_COUNT * ENTRY.size or not begins_footer(data, 0):
         return BadFooter("the footer does not begin where its end says")
     _, said_size, rows, end, frame_count, last_commit, chain, *others = SUMMARY.unpack_from(data)
@@ -362,14 +406,15 @@ def decode_summary(data: bytes, *, identity: int | None) -> Summary | BadFooter:
     header = decode_header(data[SUMMARY.size : SUMMARY.size + HEADER_SIZE])
     if isinstance(header, BadHeader):
         return BadFooter(f"the header in the footer: {header.reason}", is_newer=header.version is not None)
-    file_checksum, checksum, size, magic = TRAILER.unpack_from(data, len(data) - TRAILER.size)
-    checked = memoryview(data)[: len(data) - TRAILER.size + CHECKSUM.size]
-    if magic != TRAILER_MAGIC or not size == said_size == len(data) or checksum != xxh3(checked, header.identity):
+    file_checksum, checksum, size, magic = TRAILER.unpack(trailer)
+    if magic != TRAILER_MAGIC or size != said_size or (is_whole and size != len(data)):
+        return BadFooter("the footer's checksum does not match")
+    if is_whole and checksum != xxh3(memoryview(data)[: size - TRAILER.size + CHECKSUM.size], header.identity):
         return BadFooter("the footer's checksum does not match")
     if identity not in (None, header.identity):
         return BadFooter("the footer belongs to another file")
     is_known = not flags & ~FLAGS and rows <= end // ROW_BYTES_MIN
-    if not is_known or not _is_directory_known(data, columns=columns, rows=rows):
+    if not is_known or not _is_directory_known(data, size, columns=columns, rows=rows):
         return BadFooter("the footer has flags or columns that its format version does not know")
     kinds = ("time", "added", "removed", "commit", "offset", "first_time")
     pairs = [(limits[at], limits[at + 1]) for at in range(0, 2 * len(kinds), 2)]
@@ -391,22 +436,22 @@ def decode_summary(data: bytes, *, identity: int | None) -> Summary | BadFooter:
     )
 
 
-def _is_directory_known(data: bytes, *, columns: int, rows: int) -> bool:
-    """Say whether all columns of this format version are there, each as long as it must be.
+def _is_directory_known(data: bytes, size: int, *, columns: int, rows: int) -> bool:
+    """Say whether all columns of this format version are there, each as long as it must be, in a footer of this size.
 
     A column with another id is none of ours and is left alone.
     """
     at = SUMMARY.size + HEADER_SIZE
-    room = len(data) - TRAILER.size - at - columns * ENTRY.size
-    if room < 0:
+    room = size - TRAILER.size - at - columns * ENTRY.size
+    if room < 0 or len(data) < at + columns * ENTRY.size:
         return False
     missing = set(_WIDTHS)
     for index in range(columns):
-        number, width, _, _, size = ENTRY.unpack_from(data, at + index * ENTRY.size)
-        if number in _WIDTHS and (width not in _WIDTHS[number] or (width != BYTES and size != width * rows)):
+        number, width, _, _, taken = ENTRY.unpack_from(data, at + index * ENTRY.size)
+        if number in _WIDTHS and (width not in _WIDTHS[number] or (width != BYTES and taken != width * rows)):
             return False
         missing.discard(number)
-        room -= size + -size % 8
+        room -= taken + -taken % 8
     return not missing and room == 0
 
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from oms_journal.journal import names
@@ -16,15 +18,18 @@ from oms_journal.journal.disk import Buffer, Disk, DiskFile
 from oms_journal.journal.errors import FormatError, NewerFormat
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import (
+    OUTLINE_SIZE,
     TRAILER,
     TRAILER_MAGIC_OF_VERSION_1,
     BadFooter,
     FooterColumns,
+    Outline,
     Summary,
     check_order,
     check_ranges,
     decode_columns,
     decode_contents,
+    decode_outline,
     decode_summary,
     trailer_size,
 )
@@ -174,6 +179,25 @@ class DataFile:
         if summary.start != size - footer_size:
             return BadFooter("the footer does not start where the frames end")
         return Footer(summary, data, self.path)
+
+    def trailer(self) -> bytes | None:
+        """Return the last bytes of a footer; None when the file ends without one."""
+        tail = self.file.read(TRAILER.size, max(0, self.size() - TRAILER.size))
+        return None if trailer_size(tail) is None else tail
+
+    def outline(self, *, identity: int) -> Outline | None:
+        """Return the beginning of the footer, as it stands; None where it is not as it must be, or there is none."""
+        tail = self.trailer()
+        start = self.size() - (trailer_size(tail) or 0) if tail is not None else 0
+        if tail is None or start < HEADERS_SIZE:
+            return None
+        found = decode_outline(self.file.read(OUTLINE_SIZE, start), tail, identity=identity)
+        return found if isinstance(found, Outline) and found.summary.start == start else None
+
+    def values(self, outline: Outline, column: str) -> npt.NDArray[np.int64]:
+        """Return a column of the footer, without reading the others."""
+        at, size = outline.values_of(column)
+        return outline.column(column, self.file.read(size, at) if size else b"")
 
     def checksum(self, end: int) -> int:
         """Return the XXH3 of the file's bytes up to `end`."""

@@ -16,14 +16,17 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from oms_journal.analysis import export as exporting
-from oms_journal.analysis import schema
 from oms_journal.analysis.export import Exported, NotAnExport, export
 from oms_journal.analysis.outdir import CannotWrite
-from oms_journal.analysis.rows import batches
+from oms_journal.analysis.reading import schema
+from oms_journal.analysis.reading.rows import batches
 from oms_journal.analysis.storage import NoJournal
 from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.format.footer import TRAILER
+from oms_journal.journal.format.headers import HEADERS_SIZE
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from tests.support.cli_runner import oms, oms_json
+from tests.support.disks.counting_disk import CountingDisk
 from tests.support.disks.small_files import churn, fill, open_small
 from tests.support.journals.analysed import ALL, EVERY, Row, analysed, plain
 from tests.support.journals.plain_rows import database_of
@@ -79,6 +82,23 @@ def test_what_is_there_already_is_left_alone_and_what_is_new_is_added(tmp_path: 
     assert set(again.there) == set(first.written) == set(more.there)
     assert len(more.written) >= 2
     assert {name: (out / name).stat().st_mtime_ns for name in times} == times
+
+
+def test_an_export_with_nothing_new_reads_headers_and_no_footers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool, out = tmp_path / "spool", tmp_path / "out"
+    with open_small(spool) as db:
+        fill(db, 5)
+    first = export([str(spool)], out)
+    disk = CountingDisk.watching(monkeypatch)
+
+    again = export([str(spool)], out)
+
+    assert (again.written, again.there) == ((), first.written)
+    *older, _, _ = sorted(path.name for path in spool.glob("*.data"))  # for lost files the last two footers are read
+    assert len(older) > 1
+    assert {disk.read[name] for name in older} == {HEADERS_SIZE + TRAILER.size}
 
 
 def test_the_file_that_is_being_written_comes_when_it_is_sealed(tmp_path: Path) -> None:
@@ -144,7 +164,7 @@ def test_columns_have_the_types_of_the_source_and_the_file_says_what_it_was_made
 
 def test_batches_are_put_together_into_groups_of_bounded_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(exporting, "GROUP_ROWS", 1000)
-    monkeypatch.setattr("oms_journal.analysis.rows.BATCH_ROWS", 64)
+    monkeypatch.setattr("oms_journal.analysis.reading.rows.BATCH_ROWS", 64)
     with open_small(tmp_path / "spool", max_data_file_size="64K") as db:
         db.add_many("q", [b"x"] * 1500)
         churn(db, 1)

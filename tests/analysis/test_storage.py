@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.analysis import damage
+from oms_journal.analysis.reading import damage
 from oms_journal.analysis.storage import Location, NoFileSystem, NoJournal, RemoteFile, Storage, locate, storage_options
 from oms_journal.journal import names
 from oms_journal.journal.errors import DiskError

@@ -4,8 +4,8 @@ import io
 import json
 from collections.abc import Iterator
 
-from oms_journal.analysis.options import BadOption
-from oms_journal.analysis.options import parse as parse_options
+from oms_journal.analysis.spark.options import BadOption
+from oms_journal.analysis.spark.options import parse as parse_options
 from oms_journal.cli.demo.chess.pgn import OPERA, PgnError, numbered
 from oms_journal.cli.demo.chess.pgn import parse as parse_game
 from oms_journal.cli.messages.sources import BadEntry, SourceFormat, entries

@@ -90,7 +90,7 @@ def test_the_command_without_its_libraries_tells_a_program_in_json(run: Run) -> 
         ("from oms_journal.analysis.export import export", "parquet"),
         *(
             (f"import oms_journal.analysis.{module}", "analysis")
-            for module in ("extras", "journals", "questions", "report", "session", "source")
+            for module in ("questions", "report.extras", "report.journals", "report.report", "session", "source")
         ),
         ("from oms_journal.analysis.storage import locate; list(locate(['memory://spool']))", "analysis"),
         ("from oms_journal.analysis.storage import locate; list(locate(['s3a://bucket/spool']))", "s3"),

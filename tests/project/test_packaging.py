@@ -50,7 +50,9 @@ def test_the_wheel_holds_every_module_the_types_and_the_format(wheel: Path) -> N
     expected |= {"__init__.py", "py.typed", "cli/demo/chess/opera_game.pgn"}
     expected |= {path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "broker/server/http/page").iterdir()}
     expected |= {
-        f"analysis/{path.name}" for end in ("css", "js") for path in (REPOSITORY / "analysis").glob(f"*.{end}")
+        path.relative_to(REPOSITORY).as_posix()
+        for end in ("css", "js")
+        for path in (REPOSITORY / "analysis/report").glob(f"*.{end}")
     }
 
     assert {f"{NAME}/{name}" for name in expected} - _files(wheel) == set()

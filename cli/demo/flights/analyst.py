@@ -51,10 +51,10 @@ def _interrupt(_signal: int, _frame: object) -> None:
 
 def _work() -> None:
     try:
-        from oms_journal.analysis.java import NoJava
         from oms_journal.analysis.outdir import remove_unfinished
-        from oms_journal.analysis.session import quiet_session, settings_for
-        from oms_journal.analysis.watching import interruptible
+        from oms_journal.analysis.report.watching import interruptible
+        from oms_journal.analysis.spark.java import NoJava
+        from oms_journal.analysis.spark.session import quiet_session, settings_for
     except ImportError as missing:
         report({"missing": f"{missing.name or missing} is not installed: pip install 'oms-journal[analysis]'"})
         return
@@ -93,8 +93,8 @@ def _rehearse(spark: "SparkSession", check: Callable[[], None]) -> None:
 def _report(
     spark: "SparkSession", paths: Sequence[str], out: Path, check: Callable[[], None], *, is_told: bool = True
 ) -> Any:
-    from oms_journal.analysis.journals import Request
-    from oms_journal.analysis.report import write_report
+    from oms_journal.analysis.report.journals import Request
+    from oms_journal.analysis.report.report import write_report
 
     def told(asks: str, share: float) -> None:
         if is_told:

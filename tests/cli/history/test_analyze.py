@@ -49,7 +49,7 @@ def shared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[dict[st
         asked.append(named)
         return nullcontext(spark)
 
-    monkeypatch.setattr("oms_journal.analysis.session.quiet_session", given)
+    monkeypatch.setattr("oms_journal.analysis.spark.session.quiet_session", given)
     return asked
 
 
@@ -87,7 +87,7 @@ def test_the_answers_are_printed_and_the_report_is_there(
 def test_what_cannot_work_is_refused_before_spark_starts(
     spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oms_journal.analysis.session.quiet_session", None)
+    monkeypatch.setattr("oms_journal.analysis.spark.session.quiet_session", None)
     out = str(tmp_path / "out")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
@@ -128,7 +128,7 @@ def test_a_journal_with_a_file_that_was_cut_has_a_report_that_says_so(tmp_path: 
 def test_a_newer_format_is_refused_before_spark_starts(
     spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oms_journal.analysis.session.quiet_session", None)
+    monkeypatch.setattr("oms_journal.analysis.spark.session.quiet_session", None)
     [path, *_] = sorted(spool.glob("*.data"))
     data = bytearray(path.read_bytes())
     for at in HEADER_COPIES:

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 
-from oms_journal.analysis import options, questions
-from oms_journal.analysis.schema import TABLES, Column
+from oms_journal.analysis import questions
+from oms_journal.analysis.reading.schema import TABLES, Column
+from oms_journal.analysis.spark import options
 from tests.support.project import REPOSITORY
 
 OPTIONS = tuple(options._NAMES.values())

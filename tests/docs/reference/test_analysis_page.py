@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from oms_journal.analysis import options, questions
-from oms_journal.analysis.plan import PARTITION_BYTES
+from oms_journal.analysis import questions
+from oms_journal.analysis.reading.plan import PARTITION_BYTES
+from oms_journal.analysis.spark import options
 from tests.docs.reference.analysis import OPTIONS, PAGE, asked, found, parts
 
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal import DatabaseView
-from oms_journal.analysis.directory import sequence_of, survey
+from oms_journal.analysis.reading.directory import sequence_of, survey
 from oms_journal.analysis.storage import Location, Storage
 from oms_journal.journal.errors import NotThisDatabase
 from oms_journal.journal.names import LOCK, DataFileName

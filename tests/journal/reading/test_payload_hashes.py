@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from oms_journal import MessageDatabase
-from oms_journal.analysis.frames import scan
-from oms_journal.analysis.parts import FilePart
+from oms_journal.analysis.reading.frames import scan
+from oms_journal.analysis.reading.parts import FilePart
 from oms_journal.analysis.storage import Storage
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DuplicateConflict

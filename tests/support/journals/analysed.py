@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
-from oms_journal.analysis import damage, files, plan, rows, schema
-from oms_journal.analysis.parts import Damage, Partition
-from oms_journal.analysis.schema import Wanted
+from oms_journal.analysis.reading import damage, plan, rows, schema
+from oms_journal.analysis.reading.parts import Damage, Partition
+from oms_journal.analysis.reading.schema import Wanted
+from oms_journal.analysis.spark import files
 from oms_journal.analysis.storage import locate
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.records import encode_properties
@@ -103,6 +104,7 @@ def _row(database: str, operation: DumpedOperation) -> Row:
         "hash": None if operation.payload is None else signed(xxhash.xxh3_64_intdigest(operation.payload)),
         **{name: _shown(getattr(operation.terms, name)) for name in ("due", "expiry")},
         "attempts": operation.terms.attempts,
+        "missing": None,
         "group": None if operation.terms.group is None else operation.terms.group.decode(),
         "properties": None if operation.damaged else properties,
         "payload": payload,

@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oms_journal.analysis.answers import Answers, Scope
-from oms_journal.analysis.digest import Facts, digest
-from oms_journal.analysis.plots import BARS_MAX
-from oms_journal.analysis.scales import Buckets, buckets
-from oms_journal.analysis.tables import Tables
-from oms_journal.analysis.wording import microseconds
+from oms_journal.analysis.report.drawing.plots import BARS_MAX
+from oms_journal.analysis.report.drawing.scales import Buckets, buckets
+from oms_journal.analysis.report.tables import Tables
+from oms_journal.analysis.report.values.answers import Answers, Scope
+from oms_journal.analysis.report.values.digest import Facts, digest
+from oms_journal.analysis.report.wording import microseconds
 
 DATABASE = "0f" * 16
 FIRST = datetime(2026, 11, 18, 3, 12, tzinfo=UTC)

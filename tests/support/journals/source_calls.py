@@ -22,9 +22,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oms_journal.analysis import schema
-from oms_journal.analysis.options import parse
-from oms_journal.analysis.source import JournalReader, JournalSource, PushingReader
+from oms_journal.analysis.reading import schema
+from oms_journal.analysis.spark.options import parse
+from oms_journal.analysis.spark.source import JournalReader, JournalSource, PushingReader
 from tests.support.journals.plain_rows import Row, rows_in
 
 _TYPES: dict[str, DataType] = {

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
-from oms_journal.analysis.stream import JournalStreamReader
+from oms_journal.analysis.spark.stream import JournalStreamReader
 from tests.support.journals.source_calls import DEFAULT, Rows, rows_of, source, struct
 
 Offset = dict[str, Any]

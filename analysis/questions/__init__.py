@@ -1,0 +1,148 @@
+"""The questions that an operator asks of journals: every function takes DataFrames and returns one.
+
+    question               asks
+    lifecycle              what became of the messages of each queue, how long did they wait, what is stuck?
+    latency_histogram      how are the times from ADD to DELIVER distributed?
+    rate                   what comes and goes over time, in operations and bytes?
+    backlog                how much is undelivered, over time?
+    retention              why does the disk not get free: what keeps each data file?
+    commits                do operations share commits, and commits writes? When did nobody commit?
+    duplicates             what was added twice?
+    comparison             do two journals hold the same?
+    losses                 what do archives hold that the repaired files do not?
+    losses_by_queue        of which queues is that?
+    messages               what is known of each message? With its producer's identifier: messages_with_producers
+    latest_versions        what was last done to each key?
+
+of a broker's journal
+    units_of_work          what became of each unit of work?
+    uow_services           what became of the units of work of each service, how long did they wait, what is stuck?
+    uow_statuses           in which status are they, and how long do they stay in each?
+    uow_stays              when did a unit of work come into a status, and leave it?
+    uow_attempts           how often was their delivery attempted in vain?
+    uow_failures           what was backed out, cancelled or timed out?
+    conversations          who talks with which service, and what is open in it?
+    conversation_services  how many conversations has each service, and how long do they take?
+    publications           what became of each publication?
+    subscribers            how far is each durable subscriber behind?
+    topics                 what became of what was published to each topic?
+    broker_starts          when was the broker started, and when did it end?
+    broker_records         how many records of which kind does it keep?
+
+The operations come from the data source `omsjournal`. A message is known by (database, number), and a
+copy that compaction wrote is the same message. Rows come in no order. The columns of an answer stand in
+the function's docstring, and in the DataFrame's schema as comments. What is asked of a broker's journal
+begins with the operations on keys and their values, see `analysis/broker/records.py`.
+
+Each name is loaded from its module when you first use it: what is asked of a broker is built on the modules of this
+package, so that it must be importable without them.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from oms_journal.journal.extras import brought_by
+
+with brought_by("analysis"):
+    from pyspark.sql import DataFrame
+
+if TYPE_CHECKING:
+    from oms_journal.analysis.broker.conversations import conversation_services, conversations
+    from oms_journal.analysis.broker.services import uow_attempts, uow_failures, uow_services, uow_statuses
+    from oms_journal.analysis.broker.stays import uow_stays
+    from oms_journal.analysis.broker.store import broker_records, broker_starts
+    from oms_journal.analysis.broker.topics import publications, subscribers, topics
+    from oms_journal.analysis.broker.units import units_of_work
+    from oms_journal.analysis.questions.described import meanings
+    from oms_journal.analysis.questions.differences import comparison
+    from oms_journal.analysis.questions.disk import retention
+    from oms_journal.analysis.questions.latency import latency_histogram, lifecycle
+    from oms_journal.analysis.questions.lost import losses, losses_by_queue
+    from oms_journal.analysis.questions.message_rows import latest_versions, messages, messages_with_producers
+    from oms_journal.analysis.questions.rates import backlog, rate
+    from oms_journal.analysis.questions.repeats import duplicates
+    from oms_journal.analysis.questions.shared_commits import commits
+
+    QUESTIONS: Mapping[str, Callable[..., DataFrame]]
+
+__all__ = [
+    "QUESTIONS",
+    "backlog",
+    "broker_records",
+    "broker_starts",
+    "commits",
+    "comparison",
+    "conversation_services",
+    "conversations",
+    "duplicates",
+    "latency_histogram",
+    "latest_versions",
+    "lifecycle",
+    "losses",
+    "losses_by_queue",
+    "meanings",
+    "messages",
+    "messages_with_producers",
+    "publications",
+    "rate",
+    "retention",
+    "subscribers",
+    "topics",
+    "units_of_work",
+    "uow_attempts",
+    "uow_failures",
+    "uow_services",
+    "uow_statuses",
+    "uow_stays",
+]
+
+# The questions, in the order of the list above.
+_ASKED = {
+    "lifecycle": "questions.latency",
+    "latency_histogram": "questions.latency",
+    "rate": "questions.rates",
+    "backlog": "questions.rates",
+    "retention": "questions.disk",
+    "commits": "questions.shared_commits",
+    "duplicates": "questions.repeats",
+    "comparison": "questions.differences",
+    "losses": "questions.lost",
+    "losses_by_queue": "questions.lost",
+    "messages": "questions.message_rows",
+    "messages_with_producers": "questions.message_rows",
+    "latest_versions": "questions.message_rows",
+    "units_of_work": "broker.units",
+    "uow_services": "broker.services",
+    "uow_statuses": "broker.services",
+    "uow_stays": "broker.stays",
+    "uow_attempts": "broker.services",
+    "uow_failures": "broker.services",
+    "conversations": "broker.conversations",
+    "conversation_services": "broker.conversations",
+    "publications": "broker.topics",
+    "subscribers": "broker.topics",
+    "topics": "broker.topics",
+    "broker_starts": "broker.store",
+    "broker_records": "broker.store",
+}
+_HOMES = {**_ASKED, "meanings": "questions.described"}
+
+
+def _loaded(name: str) -> Any:
+    return getattr(import_module(f"oms_journal.analysis.{_HOMES[name]}"), name)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "QUESTIONS":
+        value: Any = {question: _loaded(question) for question in _ASKED}
+    elif name in _HOMES:
+        value = _loaded(name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value  # from now on it is found without asking
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""The report: what is asked, its tables, its summary, and its page."""

@@ -1,0 +1,1 @@
+"""Drawings of the page: HTML, plots, and the scales of their axes."""

@@ -1,0 +1,1 @@
+"""The sections of the page: a question, its answer in words, drawings and tables."""

@@ -1,0 +1,1 @@
+"""Tables reduced to what one page can hold."""

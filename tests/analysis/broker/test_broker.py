@@ -1,0 +1,387 @@
+"""Every question about a broker's journals answers what plain loops over their operations answer."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from oms_journal import MessageDatabase
+from oms_journal.analysis import questions
+from oms_journal.analysis.report.asking import Written
+from oms_journal.analysis.report.broker_asking import broker_asked
+from oms_journal.analysis.report.journals import Journals, Request, sources
+from oms_journal.analysis.report.report import write_report
+from oms_journal.broker.queues import ServiceQueue, TopicQueue
+from oms_journal.broker.records import (
+    MASTER_KEY,
+    PUBLICATIONS,
+    SUBSCRIPTIONS,
+    UOW,
+    UOWS,
+    VERSION,
+    Flag,
+    Status,
+    SubscriptionRecord,
+    UowRecord,
+)
+from tests.analysis.broker import plain_broker as plain
+from tests.support.journals.plain_rows import Answer, answer, assert_same, database_of, moment
+from tests.support.journals.random_broker import SERVICES, TOPICS, BrokerWriter
+from tests.support.servers.browser import Browser, browser, needs_browser
+
+SEEDS = (2, 6)
+CLEANED = 2  # the seed of a journal of which the first files are not there
+ERASED = 6  # the seed of a journal whose last start was a cold one
+TABLES = {
+    *("units_of_work", "uow_services", "uow_statuses", "uow_attempts", "uow_failures"),
+    *("conversations", "conversation_services", "publications", "subscribers", "topics"),
+    *("broker_starts", "broker_records"),
+}
+ANCHORS = ("units", "failed", "talks", "topics")
+QUEUE = str(ServiceQueue(*SERVICES[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """Journals of several brokers as plain values, and the report on them."""
+
+    spark: SparkSession
+    paths: tuple[Path, ...]
+    now: int
+    traced: list[plain.Traced]
+    units: Answer
+    published: Answer
+    directory: Path
+    summary: Any
+    told: list[tuple[str, float]]
+
+    def table(self, name: str) -> DataFrame:
+        return self.spark.read.parquet((self.directory / name).as_uri())
+
+    def figures(self, anchor: str) -> Any:
+        return self.summary["answers"][anchor]["figures"]
+
+
+@pytest.fixture(scope="module")
+def reported(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Reported:
+    directory = tmp_path_factory.mktemp("brokers")
+    paths: list[Path] = []
+    now = 0
+    for seed in SEEDS:
+        spool, retention = directory / f"spool-{seed}", directory / f"retention-{seed}"
+        writer = BrokerWriter(spool, seed, retention=retention)
+        writer.write(erases=seed == ERASED)
+        paths += [spool] if seed == CLEANED else [spool, retention / database_of(spool)]
+        now = max(now, writer.clock.now + 10**9)
+    told: list[tuple[str, float]] = []
+    request = Request(paths=tuple(map(str, paths)), now=moment(now))
+    summary = write_report(spark, request, directory / "out", lambda what, share: told.append((what, share)))
+    traced = plain.traced(*paths)
+    units, published = plain.units_of_work(traced), plain.publications(traced)
+    return Reported(spark, tuple(paths), now, traced, units, published, directory / "out", summary, told)
+
+
+@contextmanager
+def asked(spark: SparkSession, request: Request) -> Iterator[dict[str, Callable[[Written], DataFrame]]]:
+    """Yield what a report asks about a broker, by the names of the tables."""
+    with broker_asked(Journals(spark, request, sources(request.paths)), request) as found:
+        yield {question.name: question.answer for question in found}
+
+
+def loaded(spark: SparkSession, *paths: Path) -> tuple[DataFrame, DataFrame]:
+    """Return the operations on keys with their values, and all operations."""
+    reader = spark.read.format("omsjournal")
+    names = [str(path) for path in paths]
+    operations = reader.load(names)
+    return reader.option("operation", "PUT,DROP").option("payload", "true").load(names), operations
+
+
+def test_the_journals_hold_what_there_is_to_ask_about(reported: Reported) -> None:
+    statuses = {unit["status"] for unit in reported.units}
+    steps = [step for each in reported.traced for step in each.steps]
+
+    assert {*plain.WAITING, *(status.name for status in plain.COMPLETE), "RECEIVED", "REMOVED", "GONE"} <= statuses
+    assert {0, 1, 2} <= {unit["attempts"] for unit in reported.units}
+    assert 0 in {unit["attempts"] for unit in reported.units if unit["status"] == "TIMEOUT"}
+    assert {row["status"] for row in reported.published} == {"ACCEPTED", "PROCESSED", "TIMEOUT", "GONE"}
+    read = [step.record.acknowledged for step in steps if isinstance(step.record, SubscriptionRecord)]
+    assert {len(each) for each in read} >= {0, 3}, "one by itself, and a range"
+    assert any(step.moved and step.key.startswith(UOWS) for step in steps)
+    assert any(unit["forgotten"] and unit["ended"] < unit["forgotten"] for unit in reported.units)
+
+
+def test_units_of_work(reported: Reported) -> None:
+    assert_same(reported.table("units_of_work"), reported.units)
+
+
+def test_services(reported: Reported) -> None:
+    assert_same(reported.table("uow_services"), plain.uow_services(reported.units, now=reported.now, exact=False))
+
+
+def test_services_with_exact_percentiles(reported: Reported) -> None:
+    found = questions.uow_services(reported.table("units_of_work"), now=moment(reported.now), exact=True)
+
+    assert_same(found, plain.uow_services(reported.units, now=reported.now, exact=True))
+
+
+def test_statuses_and_how_long_units_of_work_stay_in_them(reported: Reported) -> None:
+    stays = plain.uow_stays(reported.traced)
+
+    assert_same(reported.table("uow_statuses"), plain.uow_statuses(reported.units, stays, exact=False))
+    assert {row["status"] for row in stays} >= {"RECEIVED", *plain.WAITING, "PROCESSED"}
+
+
+def test_every_stay_in_a_status(reported: Reported) -> None:
+    keyed, _ = loaded(reported.spark, *reported.paths)
+
+    assert_same(questions.uow_stays(keyed), plain.uow_stays(reported.traced))
+
+
+def test_attempts(reported: Reported) -> None:
+    assert_same(reported.table("uow_attempts"), plain.uow_attempts(reported.units))
+
+
+def test_failures(reported: Reported) -> None:
+    found = reported.table("uow_failures")
+
+    assert_same(found, plain.uow_failures(reported.units, found.columns))
+
+
+def test_conversations(reported: Reported) -> None:
+    assert_same(reported.table("conversations"), plain.conversations(reported.units))
+
+
+def test_conversations_by_service(reported: Reported) -> None:
+    talks = plain.conversations(reported.units)
+
+    expected = plain.conversation_services(talks, now=reported.now, exact=False)
+    assert_same(reported.table("conversation_services"), expected)
+    assert {talk["state"] for talk in talks} == {"OPEN", "EOC", "EOC_CANCEL"}
+
+
+def test_publications(reported: Reported) -> None:
+    assert_same(reported.table("publications"), reported.published)
+
+
+def test_subscribers(reported: Reported) -> None:
+    expected = plain.subscribers(reported.traced, reported.published, now=reported.now)
+
+    assert_same(reported.table("subscribers"), expected)
+    assert {row["ended"] is None for row in expected} == {True, False}
+    assert {row["lag_publications"] > 0 for row in expected} == {True, False}
+
+
+def test_topics(reported: Reported) -> None:
+    subscribed = plain.subscribers(reported.traced, reported.published, now=reported.now)
+
+    expected = plain.topics(reported.published, subscribed, now=reported.now, exact=False)
+    assert_same(reported.table("topics"), expected)
+
+
+def test_starts_of_the_brokers(reported: Reported) -> None:
+    expected = plain.broker_starts(reported.traced)
+
+    assert_same(reported.table("broker_starts"), expected)
+    assert Counter(row["what"] for row in expected).keys() == {"cold start", "hot start", "termination"}
+
+
+def test_records_of_the_brokers(reported: Reported) -> None:
+    assert_same(reported.table("broker_records"), plain.broker_records(reported.traced))
+
+
+# The report.
+
+
+def test_a_brokers_journal_has_tables_of_its_own(reported: Reported) -> None:
+    tables = reported.summary["tables"]
+
+    assert TABLES | {"rate", "damage"} <= tables.keys()
+    for name in TABLES:
+        assert list(tables[name]["columns"]) == reported.table(name).columns
+        assert all(tables[name]["columns"].values())
+    shares = [share for _, share in reported.told]
+    assert shares == sorted(shares)
+    assert shares[-1] <= 1
+    assert {what for what, _ in reported.told} == tables.keys()
+
+
+def test_the_figures_are_those_of_plain_loops(reported: Reported) -> None:
+    statuses = Counter(unit["status"] for unit in reported.units)
+    talks = plain.conversations(reported.units)
+    subscribed = plain.subscribers(reported.traced, reported.published, now=reported.now)
+
+    assert reported.figures("units") == {
+        "units": len(reported.units),
+        "processed": statuses["PROCESSED"],
+        "waiting": sum(statuses[status] for status in plain.WAITING),
+        "uncommitted": statuses["RECEIVED"],
+        "failed": len(plain.uow_failures(reported.units, ())),
+        "with_status": sum(unit["has_status"] for unit in reported.units),
+    }
+    fine = (*plain.WAITING, "PROCESSED", "RECEIVED")
+    failed = {status: count for status, count in statuses.items() if status not in fine}
+    tried = [unit for unit in reported.units if unit["attempts"]]
+    assert reported.figures("failed") == {
+        "by_status": failed,
+        "attempts": sum(unit["attempts"] for unit in tried),
+        "attempts_max": max(unit["attempts"] for unit in tried),
+        "tried_again": len(tried),
+        "processed_again": sum(unit["status"] == "PROCESSED" for unit in tried),
+    }
+    assert reported.figures("talks") == {
+        "conversations": len(talks),
+        "open": sum(talk["is_open"] for talk in talks),
+        "ended": sum(talk["state"] != "OPEN" for talk in talks),
+        "cancelled": sum(talk["state"] == "EOC_CANCEL" for talk in talks),
+    }
+    there = [row for row in subscribed if row["ended"] is None]
+    assert reported.figures("topics") == {
+        "publications": len(reported.published),
+        "waiting": sum(row["ended"] is None for row in reported.published),
+        "timed_out": sum(row["status"] == "TIMEOUT" for row in reported.published),
+        "subscribers": len(there),
+        "behind": sum(row["lag_publications"] > 0 for row in there),
+    }
+
+
+def test_the_page_begins_with_the_brokers(reported: Reported) -> None:
+    page = (reported.directory / "report.html").read_text(encoding="utf-8")
+
+    places = [page.index(f'id="{anchor}"') for anchor in (*ANCHORS, "stuck")]
+    assert places == sorted(places)
+    assert page.count("cold start") >= len(SEEDS) + 1, "one was begun cold twice"
+    assert "persistent status: of these it is known how long they stayed in each" in page
+    assert "BANK/PAY~1MENT~0S/BOOK" in page
+    assert "&lt;b&gt;/Übung/a b" in page
+    assert "<b>/Übung" not in page
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_page_fits_its_window_and_complains_of_nothing(tab: Browser, reported: Reported, width: int) -> None:
+    page = reported.directory / "report.html"
+
+    tab.open(page, width=width)
+
+    assert tab.complaints == []
+    assert tab.requests == [page.as_uri()]
+    assert tab.run("document.documentElement.scrollWidth") == width
+    assert tab.run("[...document.querySelectorAll('section')].every(s => s.scrollWidth <= s.clientWidth)")
+    plots = tab.run(_PLOTS)
+    assert [(plot["title"], plot["drawn"]) for plot in plots] == [("Units of work that wait", 1), ("Units of work", 3)]
+    assert all(plot["width"] > (width - 100) / 2.7 for plot in plots)
+    filled = tab.run(_BARS)
+    assert 0 < len(filled) <= 12, "more are folded"
+    assert filled == pytest.approx([1] * len(filled), abs=0.02)
+
+
+_PLOTS = """[...document.querySelectorAll('#units figure.chart')].map(figure => ({
+    title: figure.querySelector('figcaption').firstChild.data.trim(),
+    width: figure.querySelector('svg').getBoundingClientRect().width,
+    drawn: [...figure.querySelectorAll('path.area, path.line')]
+        .filter(p => p.getBoundingClientRect().width > 20).length,
+}))"""
+_BARS = """[...document.querySelectorAll('#units .bar')]
+    .filter(bar => bar.getClientRects().length).map(bar => [...bar.children]
+    .reduce((sum, part) => sum + part.getBoundingClientRect().width, 0) / bar.getBoundingClientRect().width)"""
+
+
+@needs_browser
+def test_every_table_about_the_brokers_can_be_sorted(tab: Browser, reported: Reported) -> None:
+    tab.open(reported.directory / "report.html")
+
+    found = [
+        (anchor, *each)
+        for anchor in ANCHORS
+        for each in tab.run(f"""[...document.querySelectorAll('#{anchor} table')].map(table => {{
+            table.querySelector('th button').click();
+            return [table.querySelectorAll('th[aria-sort]').length, table.tBodies[0].rows.length > 0];
+        }})""")
+    ]
+
+    assert found == [(anchor, 1, True) for anchor in ANCHORS for _ in range(2)]
+
+
+# Periods, queues, and journals of others.
+
+
+def test_a_period_leaves_out_what_had_ended_before_it_and_what_came_after(reported: Reported) -> None:
+    paths = reported.paths[1:]
+    [whole] = plain.traced(*paths)
+    times = sorted(unit["created"] for unit in plain.units_of_work([whole]))
+    since, until = times[len(times) // 2], times[-len(times) // 4]
+    request = Request(
+        paths=tuple(map(str, paths)),
+        now=moment(reported.now),
+        since=moment(since),
+        until=moment(until),
+        queues=(QUEUE,),
+    )
+
+    with asked(reported.spark, request) as answers:
+        found = answer(answers["units_of_work"](reported.table))
+
+    told = plain.units_of_work([plain.Traced(whole.database, [step for step in whole.steps if step.time < until])])
+    expected = [unit for unit in told if unit["queue"] == QUEUE and (unit["ended"] is None or unit["ended"] >= since)]
+    assert {unit["uowid"]: unit["status"] for unit in found} == {unit["uowid"]: unit["status"] for unit in expected}
+    assert 0 < len(found) < len(times)
+
+
+def test_only_topics_whose_queues_are_asked_for_are_told_of(reported: Reported) -> None:
+    wanted = str(TopicQueue(TOPICS[1]))
+    request = Request(paths=(str(reported.paths[0]),), now=moment(reported.now), queues=(QUEUE, wanted))
+
+    with asked(reported.spark, request) as answers:
+        found = answer(answers["publications"](reported.table))
+
+    assert {row["topic"] for row in found} == {TOPICS[1]}
+
+
+def test_other_journals_are_asked_nothing_about_a_broker(spark: SparkSession, tmp_path: Path) -> None:
+    with MessageDatabase.open(tmp_path) as db:
+        db.put("brokers", b"of ships")
+        db.add("q", b"")
+
+    with asked(spark, Request(paths=(str(tmp_path),), now=moment(0))) as answers:
+        assert answers == {}
+
+
+def test_what_strangers_put_under_a_brokers_keys_is_counted_and_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    """A record that was put again and cannot be read is told as it was before."""
+    good = UowRecord("1000000100000001", "1000000100000002", Status.ACCEPTED, Flag(2), created=1, changed=2)
+    newer = bytes((VERSION + 1,)) + UOW.encode(good)[1:]
+    with MessageDatabase.open(tmp_path) as db:
+        for key, value in (
+            (f"{UOWS}{good.uowid}", UOW.encode(good)),
+            (f"{UOWS}{good.uowid}", b"spoilt"),
+            (f"{UOWS}1000000100000003", newer),
+            (f"{UOWS}\n<b>", b""),
+            (f"{PUBLICATIONS}1", bytes(200)),
+            (f"{SUBSCRIPTIONS}1", b"x" * 300),
+            (MASTER_KEY, "Grüße".encode()),
+            ("broker/else", b"mine"),
+        ):
+            db.put(key, value)
+        db.drop(f"{PUBLICATIONS}1")
+    keyed, operations = (each.cache() for each in loaded(spark, tmp_path))
+    known = plain.traced(tmp_path)
+
+    units, records = questions.units_of_work(keyed, operations), answer(questions.broker_records(keyed))
+
+    assert_same(units, plain.units_of_work(known))
+    assert [unit["uowid"] for unit in plain.units_of_work(known)] == [good.uowid]
+    assert {row["kind"]: (row["unreadable"], row["newer"]) for row in records} == {
+        **{"UOW": (3, 1), "PUBLICATION": (1, 0), "SUBSCRIPTION": (1, 0), "MASTER": (1, 0)},
+    }
+    assert answer(questions.broker_starts(keyed)) == []

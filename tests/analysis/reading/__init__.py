@@ -1,0 +1,1 @@
+"""Tests of what reads the files of a journal for the analysis."""
