@@ -388,7 +388,7 @@ class Player:
             return
         verb, values = step.verb, [one.value for one in made.values()]
         if verb.endswith("_for"):
-            verb, values = "administer", [command(verb, means["topic"], means["reader"])]
+            verb, values = "_administer", [command(verb, means["topic"], means["reader"])]
         outcome = self.face.operate(verb, values, step.moment)
         if not is_right:
             self._refused(Call("", "session", step.verb, step.arguments), made, outcome)

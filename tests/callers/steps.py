@@ -35,7 +35,6 @@ CLASSES: Mapping[str, type] = {
 APART: Mapping[str, Mapping[str, str]] = {
     "session": {
         "ask": "what all others do",
-        "taken": "what those do whose answers are given back",
         "request": "needs a partner that answers meanwhile",
         "receive_units": "receive_unit, until there is none",
         "log_on": "a step of its own",
@@ -43,7 +42,7 @@ APART: Mapping[str, Mapping[str, str]] = {
         "recover": "a step of its own",
     },
     "sent": {},
-    "received": {"keeps": "for its session"},
+    "received": {},
     "publishing": {},
     "reading": {"commit": "acknowledge"},
     "subscription": {"publications": "receive, until there is none"},
