@@ -249,7 +249,7 @@ _SAID = {"due_at": "due", "expires_at": "expires", "group": "group", "attempts":
 
 def _said(message: "Message") -> dict[str, Any]:
     """Return when a message is due and expires, its group, and how often it came back: what it has of these."""
-    terms = getattr(message, "terms", None)
+    terms = getattr(message, "_terms", None)
     found = {
         "due_at": terms and _moment(terms.due),
         "expires_at": terms and _moment(terms.expiry),

@@ -259,7 +259,7 @@ def test_an_intention_that_cannot_be_read_stops_the_start_and_says_which_file() 
 
 def test_a_hold_that_cannot_be_made_durable_fails_the_opening_and_the_next_one_does_it() -> None:
     class Failing(Unattended):
-        def write(self, draft: object) -> NoReturn:
+        def _write(self, draft: object) -> NoReturn:
             raise OSError("no")
 
     disk, old, _ = damaged()

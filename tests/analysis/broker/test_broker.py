@@ -34,6 +34,9 @@ from tests.support.journals.plain_rows import Answer, answer, assert_same, datab
 from tests.support.journals.random_broker import SERVICES, TOPICS, BrokerWriter
 from tests.support.servers.browser import Browser, browser, needs_browser
 
+# The report that they look at takes a minute and more.
+pytestmark = pytest.mark.whole
+
 SEEDS = (2, 6)
 CLEANED = 2  # the seed of a journal of which the first files are not there
 ERASED = 6  # the seed of a journal whose last start was a cold one

@@ -433,7 +433,10 @@ def test_what_a_killed_run_left_is_removed_and_what_a_running_one_writes_is_not(
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("[X] Failed: Traceback\n  File\njournal.errors.NotThisDatabase: mixed up\n SQL", "NotThisDatabase: mixed up"),
+        (
+            "[X] Failed: Traceback\n  File\noms_journal.journal.errors.NotThisDatabase: mixed up\n SQL",
+            "NotThisDatabase: mixed up",
+        ),
         ("worker:\n  File\nValueError: in a task\n", "ValueError: in a task"),
         ("An error\n: org.x.Y: job\nCaused by: a.B\nCaused by: java.io.IOException: full\n\tat x", "IOException: full"),
         ("only this\n\tat x", "only this"),

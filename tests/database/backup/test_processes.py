@@ -37,6 +37,7 @@ class Record:
     """What the writers say: the state after each commit that was acknowledged, and after each start."""
 
     states: list[tuple[int, State]] = field(default_factory=list)
+    begun: list[tuple[int, State]] = field(default_factory=list)  # with the first number that its commit may have
     found: list[tuple[int, State]] = field(default_factory=list)  # by a start: an unanswered commit may be in it
 
     def enter(self, line: dict[str, Any]) -> None:
@@ -48,6 +49,7 @@ class Record:
             kept = {number: text for number, text in messages.items() if number not in line["removed"]}
             added = {int(number): text for number, text in line["added"].items()}
             state = (kept | added, keys | {line["put"][0]: line["put"][1]})
+            self.begun.append((line["after"] + 1, state))
         self.states.append((line["commit"], state))
 
     def allowed(self, commit: int) -> list[State]:
@@ -55,7 +57,8 @@ class Record:
         known = [(number, state) for number, state in self.states if number <= commit]
         later = [state for number, state in self.found if number >= commit]
         is_last = len(known) < len(self.states) and self.states[len(known)] in self.found
-        return [known[-1][1], *(later[:1] if is_last else [])]
+        in_it = [state for number, state in self.begun if number <= commit]
+        return [known[-1][1], *in_it[-1:], *(later[:1] if is_last else [])]
 
 
 @contextlib.contextmanager

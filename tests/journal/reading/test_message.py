@@ -86,7 +86,7 @@ def test_a_message_with_any_terms_is_read_alone_as_out_of_its_frame_and_never_wh
     alone = single_message(source, data, place)
     assert alone == whole
     assert type(alone) is type(whole)
-    assert not isinstance(alone, MessageOnTerms) or alone.terms == whole.terms  # type: ignore[attr-defined]
+    assert not isinstance(alone, MessageOnTerms) or alone._terms == whole._terms  # type: ignore[attr-defined]
     end = data.index(b"a payload") + len(b"a payload")
     for at in range(end):
         wrong = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]

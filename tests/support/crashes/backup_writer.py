@@ -33,6 +33,7 @@ def _commit(db: MessageDatabase, chance: random.Random, live: list[int]) -> None
     removed = sorted(chance.sample(live, chance.randint(0, min(len(live), 4))))
     payloads = [chance.randbytes(chance.randint(0, 200)).hex() for _ in range(chance.randint(1, 3))]
     key, value = f"key-{chance.randrange(3)}", payloads[0][:20]
+    before = db._journal.last_commit
     with db.commit() as block:
         for number in removed:
             block.deliver(number)
@@ -41,6 +42,7 @@ def _commit(db: MessageDatabase, chance: random.Random, live: list[int]) -> None
         block.put(key, value.encode())
     live[:] = [number for number in live if number not in removed] + list(block.numbers)
     _say(
+        after=before,  # its number is one of those behind: a thread of the database may commit before it, and behind it
         commit=db._journal.last_commit,
         removed=removed,
         added=dict(zip(map(str, block.numbers), payloads, strict=True)),
