@@ -97,6 +97,7 @@ class Run:
     bits: Iterator[int] = field(default_factory=lambda: count(1))
     end: str = "new"  # how the last process ended: "new", "clean", "killed", "power cut", "failed"
     owner: int = 0  # of the last opening that was made
+    counting: int = 0  # owner of the last one that counts attempts, and came through
     starts_ended: int = 0  # since then, before they were through
     notes: list[tuple[int, list[int]]] = field(default_factory=list)  # what each of these found of who was in hand
     broken: PromiseBroken | None = (
@@ -153,6 +154,8 @@ class Run:
                     self._fail()
             except Killed as where:
                 self._crash(str(where))
+        if self.overtaken is not None:
+            self.waiting.abandon()
         self.overtaken = None
         self.is_note_lost |= bool(self.disk.failed)  # all other calls tell their callers
         self.disk.failed.clear()
@@ -218,9 +221,15 @@ class Run:
             for row in {file.row for file in database.recovery.files}:
                 self.seen.met[self.end, during, row] += 1
             self.pending, self.notes, self.starts_ended, self.is_note_lost = [], [], 0, False
-            self.database, self.owner, self.operation = database, database._ownership.number, during
+            self.database, self.operation = database, during
+            self._has_begun(database)
             self.wall_written = min(self.wall_written, self.clocks.wall)  # as with any clean-up
         return self.database
+
+    def _has_begun(self, database: Unattended) -> None:
+        self.owner = database._ownership.number
+        if self.opening.attempts_max:
+            self.counting = self.owner
 
     def _open(self, disk: SimulatedDisk) -> Unattended:
         database = Unattended.open(SPOOL, disk=disk, options=self._options())
@@ -233,7 +242,7 @@ class Run:
             return
         self.pending = [Change()]
         self.database = None
-        self.owner = database._ownership.number
+        self._has_begun(database)
         self.end = "killed"  # where it is, meanwhile
         database.close()
         self.waiting.end()
@@ -268,7 +277,8 @@ class Run:
         """Let another process open the directory while this one lives."""
         if self.database is None:
             return
-        self.waiting.abandon()  # in the process that they are of, which lives on without them
+        if self.overtaken is None:  # else it stands in a call of the disk, which theirs would wait for
+            self.waiting.abandon()  # in the process that they are of, which lives on without them
         self.former, self.database, self.end = self.database, None, "taken over"
         self.disk.let_go_of_locks()
         self.seen.met["paused owner", self.operation, "running"] += 1
@@ -458,7 +468,8 @@ class Run:
                 for whose, found_in_hand in notes
                 if whose
             ]
-            allowed = died if owner else [*allowed, *died]
+            # The blocks of a file that was counted and removed may come back with a power cut, in the next one's place.
+            allowed = died if owner and owner >= self.counting else [*allowed, *died]
         spoken = [_spoken(each) for each in allowed]
         if any(change.is_partly_told for change in self.pending):
             names_told = {name for each in (found, *spoken) for name in each}
