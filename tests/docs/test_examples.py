@@ -23,7 +23,8 @@ DAILY = [
 
 
 LONG = REPOSITORY / "docs" / "how-to" / "journals-on-spark.md"
-assert LONG in PLAYED
+REPORT = REPOSITORY / "docs" / "tutorial" / "first-report.md"  # it starts Spark too
+assert {LONG, REPORT} <= set(PLAYED)
 
 
 def name_of(page: Path) -> str:
@@ -36,14 +37,20 @@ def test_the_examples_of_a_first_page_run(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("page", [page for page in PLAYED if page != LONG], ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PLAYED if page not in (LONG, REPORT)], ids=name_of)
 def test_the_examples_of_a_page_run_twice(page: Path, tmp_path: Path) -> None:
     play(page, tmp_path)
 
 
+@pytest.mark.whole
+def test_the_examples_of_the_first_report_run(tmp_path: Path) -> None:
+    play(REPORT, tmp_path, times=1)
+
+
 @pytest.mark.slow
-def test_the_examples_on_spark_run_twice(tmp_path: Path) -> None:
-    play(LONG, tmp_path)
+@pytest.mark.parametrize("page", [LONG, REPORT], ids=name_of)
+def test_the_examples_on_spark_run_twice(page: Path, tmp_path: Path) -> None:
+    play(page, tmp_path)
 
 
 def test_a_block_that_does_not_run_says_why(capsys: pytest.CaptureFixture[str]) -> None:
