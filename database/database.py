@@ -553,22 +553,19 @@ class MessageDatabase:
         receipts = operations.receipts
         self._handing.settle(receipts)
         try:
-            try:
-                self._write(draft)
-            except StaleDraft:
-                draft = self._write_anew(operations)
+            for _ in range(REMOVAL_ATTEMPTS_MAX):
+                try:
+                    self._write(draft)
+                    break
+                except StaleDraft:  # a message that it ends has come back since it was drafted
+                    draft = self._drafting.operations(operations)
+            else:
+                raise contended()
         except JournalError as failure:
             if receipts:
                 self._handing.unsettle(receipts, failure)
             raise
         return added_numbers(draft)
-
-    def _write_anew(self, operations: Operations) -> Draft:
-        """Write what was gathered, where a message that it ends has come back since it was drafted."""
-        for _ in range(REMOVAL_ATTEMPTS_MAX):
-            with contextlib.suppress(StaleDraft):
-                return self._write(self._drafting.operations(operations))
-        raise contended()
 
     def deliver(self, number: Number) -> bool:
         """Note that a consumer has acknowledged a message. You name it by its number, or pass the message.

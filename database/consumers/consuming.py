@@ -26,9 +26,8 @@ class _InLoop:
     def close(self) -> None:
         """Give back the message that was handed out last, if nobody has delivered or released it."""
         if self._current is not None:
-            self._handing.release_if_held(
-                self._current
-            )  # first: where an interrupt comes next, it is given back again, to no effect
+            # First: where an interrupt comes next, it is given back again, to no effect.
+            self._handing.release_if_held(self._current)
             self._current = None
 
     def __del__(self) -> None:

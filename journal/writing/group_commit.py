@@ -51,7 +51,10 @@ class Ledger(Protocol):
         """What the journal is to say with the next commit, whosever that is; `rider` drafts it."""
 
     def rider(self) -> Draft:
-        """Return a draft of what is unsaid. It is composed when it is admitted, behind all others of its group."""
+        """Return a draft of what is unsaid. It is composed when it is admitted, behind all others of its group.
+
+        Where all others are refused, nothing is written: whoever is refused waits for no disk.
+        """
 
     def admit(self, draft: Draft) -> bool:
         """Check a draft against the state and all drafts admitted before it.
@@ -302,13 +305,13 @@ class GroupCommit:
 
     def _write(self, drafts: Sequence[Draft]) -> None:
         journal, ledger = self._journal, self._ledger
-        if ledger.unsaid:
-            drafts = [*drafts, ledger.rider()]
         admitted = drafts
         for draft in drafts:
             if draft.effect is not None:
                 admitted = [draft for draft in drafts if ledger.admit(draft)]
                 break
+        if ledger.unsaid and admitted and ledger.admit(rider := ledger.rider()):
+            admitted = [*admitted, rider]
         while admitted:
             group = journal.form(admitted)
             if group.refused:

@@ -22,6 +22,7 @@ from oms_journal import (
     NoSuchMessage,
     NotUndelivered,
     Options,
+    QueueFull,
 )
 from oms_journal.database import maintenance
 from oms_journal.database.consumers import dead_letters
@@ -185,6 +186,20 @@ def test_what_came_back_is_told_along_with_the_next_commit_by_one_sync(place: Pl
         killed(db)
     with place.open() as db:
         assert [(one.number, one.attempts) for one in db.take_many("q", 3)] == [(first, 2), (first + 2, 0)]
+
+
+def test_a_call_that_is_refused_writes_nothing_of_what_came_back(place: Place) -> None:
+    with place.open(max_messages=2) as db:
+        db.add("q", b"1")
+        db.add("q", b"2")
+        db.release(take(db))
+        before = db._group.acknowledged, db._journal.last_commit
+        with pytest.raises(QueueFull):
+            db.add("q", b"3")
+
+        assert (db._group.acknowledged, db._journal.last_commit) == before
+        db.add("other", b"4")
+        assert keys(db), "it rides with the next one"
 
 
 def killed(db: MessageDatabase) -> None:
