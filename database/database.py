@@ -494,11 +494,15 @@ class MessageDatabase:
             draft = self._drafting.add_on_terms(message, new_terms(self.options._moment, delay, at, expires, group))
         else:
             draft = self._drafting.add(queue, payload, properties, producer_id)
-        if wait is None:
-            self._write(draft)
-        else:
+        if wait is not None:
             draft = self._write_in_turn(draft, wait)
-        return Added(draft.first) if type(draft.answer) is int else added_number(draft)
+        else:  # as `_write`, without its call: most commits come this way
+            if not self._is_ready:
+                self._check_open()
+            self._group.commit(draft)
+            if draft.failure is not None:
+                raise draft.failure
+        return Added(draft.first) if draft.answer.__class__ is int else added_number(draft)
 
     def add_many(  # noqa: PLR0913 - named, and most callers need none
         self,
@@ -772,7 +776,7 @@ class MessageDatabase:
         """
         if wait != 0:
             wait = waiting_seconds(wait)
-        if lease is not None or type(queue) is not str:
+        if lease is not None or queue.__class__ is not str:
             asked = queue_names(queue)
             return self._handing.take(asked, wait, None if lease is None else lease_microseconds(lease))
         place = None
@@ -784,7 +788,7 @@ class MessageDatabase:
                 if place is None:
                     return self._handing.take_waiting((queue,), wait, None) if wait else None
                 found = read_one(self._files, place.number, self._find, place)
-                if type(found) is Message and not ledger.index.returned.entries:
+                if found.__class__ is Message and not ledger.index.returned.entries:
                     return found
                 if isinstance(found, Message):
                     return self._handing.with_attempts(found)

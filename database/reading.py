@@ -124,10 +124,12 @@ def read_one(
     files: Files, number: int, find: Find, place: MessageLocation | None = None
 ) -> Message | MessageDamaged | None:
     """Return the message at its place, or, where it is not there, at the one that `find` gives; None for none."""
-    for attempt in range(ATTEMPTS_MAX):
-        place = place or find(number)
+    failures = 0
+    while True:
         if place is None:
-            return None
+            place = find(number)
+            if place is None:
+                return None
         _, _, sequence, offset, size = place
         try:
             source = files.source(sequence)
@@ -141,12 +143,12 @@ def read_one(
             return MessageDamaged(number, failure.path, offset, failure.reason)
         except FileNotFoundError as failure:
             files.forget(sequence)
-            if attempt == ATTEMPTS_MAX - 1:
+            failures += 1
+            if failures == ATTEMPTS_MAX:
                 raise DiskError(Path(str(failure.filename)), failure, "read") from failure
             place = None  # clean-up has moved it
         except OSError as failure:
             raise DiskError(files.path(sequence), failure, "read") from failure
-    raise AssertionError("the last attempt returns or raises")
 
 
 class _InMemory:

@@ -148,6 +148,8 @@ APART = NOT_DUE | BEHIND | EXPIRED  # not handed out
 OFFSET_UNIT = 8  # frames start at multiples of 8
 FEW_ROWS = 64  # so many are looked at faster one by one than as arrays
 
+_new = tuple.__new__  # of a NamedTuple whose fields are all there, without a call of ours
+
 _Kind = TypeVar("_Kind", bound=np.generic)
 Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint64]
@@ -692,7 +694,7 @@ class Table:
             return None
         sequence = block.sequence if block.sequences is None else int(block.sequences[row])
         offset, size = int(block.offsets[row]) * OFFSET_UNIT, int(block.sizes[row])
-        return tuple.__new__(MessageLocation, (number, int(block.queues[row]), sequence, offset, size))
+        return _new(MessageLocation, (number, int(block.queues[row]), sequence, offset, size))
 
     def find_ready(self, number: int) -> MessageLocation | None:
         """Return where the message is; None when it is not undelivered, or stands apart. Likewise without a call."""

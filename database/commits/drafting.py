@@ -55,9 +55,13 @@ class Drafting:
         """Return the draft of one message with all that belongs to it."""
         encode = self.encode
         template = (encode.templates.get(queue) if type(queue) is str else None) or encode.queue(queue)
-        producer = b"" if producer_id is None else encode.producer(producer_id)
         if type(payload) is not bytes:
             payload = plain_bytes(payload, "payload")
+        if properties is None and producer_id is None:
+            if len(payload) > encode.message_bytes_max:
+                encode.check_size(payload, b"")
+            return one_add(template, payload, b"", b"")
+        producer = b"" if producer_id is None else encode.producer(producer_id)
         encoded = b""
         if properties is not None:
             encoded = encode.properties(properties, "properties")

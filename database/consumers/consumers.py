@@ -156,16 +156,19 @@ class Consumers:
 
     def take(self, queue: str, holder: int | str = 0) -> MessageLocation | None:
         """Hand out the queue's next message; None when there is none. InvalidName."""
-        line = self._lines.get(queue) or self._new_line(queue)
+        line = self._lines.get(queue)
+        if line is None:
+            line = self._new_line(queue)
         returned, taken = line.returned, self.taken
         noted = 0
         try:
             if self.given_back or ((terms := self._index.terms) is not None and terms.has_news(self._now())):
                 self.catch_up()
             while True:
-                if not line.ready:
-                    self._refill(queue, line)
                 ready = line.ready
+                if not ready:
+                    self._refill(queue, line)
+                    ready = line.ready
                 is_returned = False
                 if returned and (not ready or returned[0] < ready[0]):
                     is_returned, number = True, returned[0]

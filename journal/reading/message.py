@@ -8,6 +8,7 @@ What the records of a large commit say is kept for whoever reads the next messag
 was read; a message or a value is verified whenever it is read.
 """
 
+import struct
 import sys
 import threading
 from array import array
@@ -59,6 +60,9 @@ AHEAD = (1023, 127, 16)  # so many messages ahead are in one window, where they 
 KEPT_BYTES_MAX = 32 << 20  # of the contents of frames, in memory for one database
 FRAME_KEPT_BYTES_MAX = 24 << 20  # of one: a million messages of a commit take 20 MB, with properties 24
 FRAME_KEPT_MIN = 4  # messages and values; a frame with fewer is read again as fast
+_ADD = Operation.ADD.value
+_NAME_AT = FIRST.size  # of the queue, in a frame that begins by adding one plain message
+_new = tuple.__new__  # of a NamedTuple whose fields are all there, without a call of ours
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -233,13 +237,14 @@ def single_message(source: Source, data: bytes, place: tuple[int, int, int]) -> 
     part, or that has rotted. `FrameReader` reads each of these, or says what is wrong.
     """
     number, offset, size = place
-    if len(data) < FIRST.size:
+    try:
+        fields = FIRST.unpack_from(data)
+    except struct.error:
         return None
-    fields = FIRST.unpack_from(data)
     checksum, length, meta, identity, time, kind, flags, name_size, extra, count, first, payload_hash, its_size = fields
     start = FRAME_SIZE + meta
     end = start + size
-    if first != number or count != 1 or kind != Operation.ADD or flags & MOVED:
+    if first != number or count != 1 or kind != _ADD or flags & MOVED:
         return None
     if identity != source.identity or end > len(data) or end - FRAME_SIZE > length or not name_size:
         return None
@@ -252,8 +257,8 @@ def single_message(source: Source, data: bytes, place: tuple[int, int, int]) -> 
         if not flags:
             if its_size != size:
                 return None
-            queue = data[FIRST.size : FIRST.size + name_size].decode()
-            return tuple.__new__(Message, (number, queue, payload, {}, time, None, sequence, offset))
+            queue = data[_NAME_AT : _NAME_AT + name_size].decode()
+            return _new(Message, (number, queue, payload, {}, time, None, sequence, offset))
         parts, (size_at, split_at, due_at, expiry_at, attempts_at, group_at) = single_parts(flags)
         had = (*parts.unpack_from(data, _PARTS_AT), None)  # which the places of what is not there name
         if had[size_at] != size:

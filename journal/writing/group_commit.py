@@ -241,8 +241,8 @@ class GroupCommit:
 
         The caller was told to lead, by `submit` or by a waiter's `lead`. What is given was never queued.
         """
-        drafts = [] if given is None else [given]
         mine = given
+        drafts: list[Draft] = [given]  # type: ignore[list-item]  # None is no draft: then they are those in the queue
         try:
             if given is None:
                 with self._lock:
@@ -281,15 +281,16 @@ class GroupCommit:
             if self._leading is not mine:
                 return
             queue = self._queue
-            if queue and queue[0] is mine:
-                del queue[0]  # its caller was interrupted before it was taken up
-            if not queue:
-                self._leading = None
-                return
-            following = queue[0]
-            assert following.waiter is not None, "only the leader's own draft has no waiter"
-            following.waiter.lead()
-            self._leading = following
+            if queue:
+                if queue[0] is mine:
+                    del queue[0]  # its caller was interrupted before it was taken up
+                if queue:
+                    following = queue[0]
+                    assert following.waiter is not None, "only the leader's own draft has no waiter"
+                    following.waiter.lead()
+                    self._leading = following
+                    return
+            self._leading = None
 
     def _write_last(self, drafts: list[Draft]) -> None:
         """Write what came before the end, and refuse what comes later."""

@@ -311,8 +311,8 @@ class Journal:
 
     def write(self, group: Group) -> None:
         """Make the group durable and go on behind it. OSError: nobody knows what the disk has of it."""
-        segment, place = self._active, self._place
-        assert segment is not None and place is not None
+        segment: Segment = self._active  # type: ignore[assignment]  # there is one: the group was formed for it
+        place: WritePosition = self._place  # type: ignore[assignment]
         if segment.append(group):
             assert segment.header is not None
             self.begun = self._opening.witness(Ending(sequence=segment.sequence, identity=segment.header.identity))
