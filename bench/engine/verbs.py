@@ -31,7 +31,7 @@ IDLE_SECONDS = 0.005  # before each, so that the taker waits
 WEIGHED_SHARE = 10  # of the messages of the slope: those with terms take longer to add
 GROUP_COMMIT = 1000  # messages of different groups that are added in one commit
 DAY_SECONDS = 86_400
-ADD_SECONDS = 100e-6  # of CPU and of waiting for it, at most
+ADD_SHARE = 4  # so much longer than a plain one an add with a delay takes at most, beside others' work too
 DUE_SECONDS = 10.0  # over which messages become due
 LATE_SECONDS = 0.05  # p99 of how long after that they are handed out
 
@@ -198,7 +198,8 @@ def _tasks_wait(settings: Settings) -> Row:
             future: asyncio.Future[float] = loop.create_future()
 
             async def wait() -> float:
-                return time.perf_counter() - await future
+                told = await future
+                return time.perf_counter() - told
 
             taker = asyncio.create_task(wait())
             await asyncio.sleep(IDLE_SECONDS)
@@ -257,7 +258,7 @@ def _weighed(_: ExitStack, settings: Settings) -> Iterator[Row]:
         weighed = [(resident(path, small) - resident(plain, small)) / count for _ in range(WEIGHINGS)]
         yield Row(
             name=f"memory-{name}",
-            what=f"resident memory of {what}, beside a message without, {count:,} of them",
+            what=f"resident memory of {what}, beside a message without, {count:,} of them; free memory given back",
             measured=weighed,
             unit=" B",
             bound=bound,
@@ -281,13 +282,15 @@ def _due(stack: ExitStack, settings: Settings) -> Iterator[Row]:
     ratios, late = [], []
     for _ in range(settings.runs):
         database = stack.enter_context(opened(settings))
+        adding = time.monotonic()
         _singles(database, count)
+        adding = time.monotonic() - adding
         began = time.process_time()
         messages = [database.take(QUEUE) for _ in range(count)]
         plain = time.process_time() - began
         assert all(messages)
         database = stack.enter_context(opened(settings))
-        first = time.monotonic() + count * ADD_SECONDS + 1  # they are all there by then
+        first = time.monotonic() + ADD_SHARE * adding + 1  # they are all there by then
         due: dict[int, float] = {}
         for number in range(count):
             moment = first + DUE_SECONDS * number / count
