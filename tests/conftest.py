@@ -15,6 +15,7 @@ from hypothesis.internal.conjecture import providers
 from tests import one_name
 from tests.long_files import ByFile, in_order
 from tests.spark_session import spark as spark  # a fixture of all tests
+from tests.support.sweeps import mark_samples
 
 sys.meta_path.insert(0, one_name)
 # A failure is told at once: the phase that explains it takes minutes with a large machine, which no test has.
@@ -31,7 +32,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before what is not asked for is left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_samples(items)
     items[:] = in_order(items)
 
 

@@ -49,6 +49,7 @@ def sealed_rows(*paths: Path) -> list[Row]:
     return [row for row in analysed(*paths) if row["file"] in sealed]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("seed", range(4))
 def test_the_rows_are_those_of_the_source_and_each_data_file_has_its_parquet_file(seed: int, tmp_path: Path) -> None:
     spool, retained = tmp_path / "spool", tmp_path / "retained"

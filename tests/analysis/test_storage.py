@@ -246,6 +246,7 @@ def s3() -> Iterator[dict[str, str]]:
     server.stop()
 
 
+@pytest.mark.whole
 def test_a_journal_on_an_s3_server_is_read_like_a_local_one(s3: dict[str, str], tmp_path: Path) -> None:
     import s3fs
 

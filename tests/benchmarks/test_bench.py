@@ -15,6 +15,7 @@ from bench.engine import commits, consumers, growth, opening, verbs
 from bench.measure import BUSY, Rate, Row, Settings, quiet_rates
 from bench.raw import METHODS, RawJournal
 from tests.support.project import REPOSITORY
+from tests.support.sweeps import a_sample
 
 METHOD = next(iter(METHODS))
 
@@ -173,6 +174,7 @@ def test_the_six_figures_are_measured_and_written_where_the_readme_has_a_place(t
     assert len(lines) == 8 and {line.count("|") for line in lines} == {4}
 
 
+@a_sample(2)
 @pytest.mark.parametrize(
     "group", [commits.one, commits.tasks, commits.threads, commits.add_many, commits.deliver, commits.cycles]
 )
@@ -192,6 +194,7 @@ def test_the_imports_measure_something(tmp_path: Path) -> None:
     assert rows[1].median > 0
 
 
+@pytest.mark.whole
 def test_growth_measures_something(tmp_path: Path) -> None:
     settings = replace(_settings(tmp_path), beside_messages=100, identifiers=100)
 
@@ -204,6 +207,7 @@ def test_growth_measures_something(tmp_path: Path) -> None:
     assert all(row.measured and row.median > 0 for row in rows)
 
 
+@pytest.mark.whole
 def test_the_calls_of_a_consumer_measure_something(tmp_path: Path) -> None:
     settings = replace(_settings(tmp_path), beside_messages=100, identifiers=100, index_messages=10_000)
 
@@ -214,6 +218,7 @@ def test_the_calls_of_a_consumer_measure_something(tmp_path: Path) -> None:
     assert all(row.measured and row.median > 0 for row in rows)
 
 
+@pytest.mark.whole
 def test_the_verbs_of_a_queue_measure_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"DUE_SECONDS": 0.1, "WAITS": 2, "STOCK": 16, "WEIGHINGS": 1}.items():
         monkeypatch.setattr(verbs, name, value)
@@ -251,6 +256,7 @@ def test_a_store_that_is_not_installed_has_rows_that_say_so(tmp_path: Path, monk
     assert beside_embedded.options() == ["Nowhere through no-such-package not installed: none"]
 
 
+@pytest.mark.whole
 def test_reopening_measures_something(tmp_path: Path) -> None:
     rows = list(opening.reopen(_settings(tmp_path)))
 

@@ -20,6 +20,7 @@ def totals(served: Serving) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.whole
 def test_every_receipt_counted_is_a_unit_of_work_that_was_accepted(tmp_path: Path) -> None:
     with Serving(tmp_path / "spool") as served:
         connections = served.connections(3)
@@ -45,6 +46,7 @@ def test_every_cycle_counted_is_a_unit_of_work_that_was_received_and_committed(t
         assert 0 < load.count == totals(served)["processed"]
 
 
+@pytest.mark.whole
 def test_an_error_of_the_server_ends_the_measurement(tmp_path: Path) -> None:
     with Serving(tmp_path / "spool") as served:
         connections = served.connections(1)

@@ -41,6 +41,7 @@ def test_a_start_without_a_file_and_a_store_elsewhere_have_nothing_to_be_told() 
     assert built_in(spool_directory="here", database_file="there").warnings() == []
 
 
+@pytest.mark.whole
 def test_a_start_and_oms_attributes_tell_it(tmp_path: Path) -> None:
     file = tmp_path / "etbfile"
     file.write_text("DEFAULTS=BROKER DEFAULT-VALUES=OMS PSTORE-VERSION=3\n")

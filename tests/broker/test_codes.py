@@ -172,6 +172,7 @@ RAISED |= {
 }
 
 
+@pytest.mark.whole
 def test_no_text_of_a_refusal_in_the_broker_has_words_of_others() -> None:
     """Of every refusal as it stands in the code: the rules that hold for texts, as far as they stand there."""
     count = 0

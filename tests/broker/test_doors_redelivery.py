@@ -5,6 +5,8 @@ import gc
 import time
 from pathlib import Path
 
+import pytest
+
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.kernel.state.redelivery import DEAD_LETTERS
@@ -86,6 +88,7 @@ def test_in_asyncio_it_comes_so_often_and_is_then_a_dead_letter(tmp_path: Path) 
     asyncio.run(script())
 
 
+@pytest.mark.whole
 def test_a_closed_broker_is_not_kept_for_the_delay_of_what_was_given_back(tmp_path: Path) -> None:
     async def script() -> None:
         async with AsyncBroker.open(tmp_path, max_delivery_count=1, postpone_attempts=1, postpone_delay="1D") as broker:

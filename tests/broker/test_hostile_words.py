@@ -238,6 +238,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.whole
 @for_each("name", TEXTS)
 def test_a_long_word_of_a_call_is_not_remembered(name: str) -> None:
     def say(word: str) -> None:

@@ -40,7 +40,7 @@ from tests.callers.sweep import SWEPT, VARIANTS, sweep
 from tests.callers.wire import Wire
 from tests.support.attack import search, seed_played
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
-from tests.support.sweeps import for_each, sampled, split
+from tests.support.sweeps import a_sample, for_each, sampled, split
 
 SCRIPTS = {"threads": 24, "tasks": 24, "remote threads": 8, "remote tasks": 8}
 SEED = 15
@@ -62,6 +62,7 @@ def test_what_no_script_calls_is_there(owner: str) -> None:
     assert [name for name in APART[owner] if not hasattr(CLASSES[owner], name)] == []
 
 
+@a_sample(1)
 @pytest.mark.parametrize("face", sampled(SCRIPTS, 2))
 def test_scripts_of_calls_do_what_the_model_says(face: str) -> None:
     found = seed_played(CAMPAIGN, face, SEED, examples=SCRIPTS[face])
@@ -76,6 +77,7 @@ def _of_carol(of: str, method: str, pick: int = 0) -> Call:
     return Call("CAROL", of, method, (topic, durable) if method == "subscribe" else (), pick=pick)
 
 
+@a_sample(2)
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("end", [_of_carol("subscription", "unsubscribe", 1), Come("CAROL", "lost")])
 def test_connections_of_a_user_without_token_share_a_durable_subscription(end: Call | Come, face: str) -> None:
@@ -90,6 +92,7 @@ def test_connections_of_a_user_without_token_share_a_durable_subscription(end: C
     )
 
 
+@a_sample(2)
 @pytest.mark.parametrize("face", FACES[:2])
 @pytest.mark.parametrize("who", SERVERS)
 @pytest.mark.parametrize("then", ["commit", "backout", *COMINGS])
@@ -97,6 +100,7 @@ def test_a_message_that_is_received_in_passing_goes_on_with_its_unit_of_work(the
     play((InPassing(who, 3, 2, 0, then),), face)
 
 
+@a_sample(1)
 @pytest.mark.parametrize(("face", "moment"), [("threads", Interrupt(40)), ("remote tasks", Cancel(1, "begun"))])
 @pytest.mark.parametrize("method", ["next", "commit", "leave"])
 def test_a_unit_of_work_that_was_being_received_before_a_recovery_is_lost(
@@ -107,6 +111,7 @@ def test_a_unit_of_work_that_was_being_received_before_a_recovery_is_lost(
     play((InPassing("DAVE", 3, 1, 0, "recover"), sent, receive, Call("DAVE", "received", method)), face)
 
 
+@a_sample(2)
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("service", [0, 2])  # with delays for ever; with an end, and a second chance
 @pytest.mark.parametrize("is_asked_for", [False, True])
@@ -122,6 +127,7 @@ def test_what_a_namesake_without_token_is_told_of_a_unit_that_is_received_elsewh
 RECEIVES = itertools.product([1, 2], ["begun", "later", "answered"], range(4))
 
 
+@a_sample(1)
 @pytest.mark.parametrize("receive", sampled(RECEIVES, 8, kind=lambda receive: receive[:2]), ids=str)
 def test_what_a_cancelled_receive_has_heard_in_passing_is_kept_or_given_back(receive: tuple[int, str, int]) -> None:
     times, when, turns = receive
@@ -166,6 +172,7 @@ def test_every_variant_of_every_way_is_taken_as_it_is_meant_or_refused_in_words(
     _ways_played(name, range(1, VARIANTS))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", split(SOON[:1], SOON[1:]))
 def test_a_fault_at_the_entrance_of_the_broker_is_found(name: str) -> None:
     assert search(CAMPAIGN, FAULTS[name]) is not None, FAULTS[name].text

@@ -8,6 +8,7 @@ import pytest
 from oms_journal import MessageDatabase
 from tests.support.cli_runner import oms
 from tests.support.disks.small_files import MODEST
+from tests.support.sweeps import a_sample
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[31m\r\nforged line\x9b1A\x7f\u202eesrever\u2066\u200f\ud7ff\U000e0041"
 COMMANDS: dict[str, tuple[list[str], int | None]] = {
@@ -60,6 +61,7 @@ def harmless(text: str) -> bool:
     return is_shown and "\nforged" not in plain and "this is a bug" not in plain and "Traceback" not in plain
 
 
+@a_sample(9)
 @pytest.mark.parametrize("what", COMMANDS)
 def test_no_name_reaches_a_terminal_as_it_is(spool: Path, what: str) -> None:
     arguments, code = COMMANDS[what]

@@ -19,6 +19,7 @@ from oms_journal.journal.writing import group_commit
 from tests.support.cli_runner import run_program
 from tests.support.disks.small_files import MODEST
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS, WatchedDisk
+from tests.support.sweeps import a_sample
 
 
 def test_the_child_of_a_fork_has_a_closed_database(tmp_path: Path) -> None:
@@ -212,6 +213,7 @@ class _Interrupt:
         return self._reached
 
 
+@a_sample(1)
 @pytest.mark.parametrize("leads", [True, False])
 def test_an_interrupt_at_any_line_of_group_commit_hangs_nobody(leads: bool, tmp_path: Path) -> None:
     for line in count(1):
@@ -279,6 +281,7 @@ CLOSING = """
 """
 
 
+@pytest.mark.whole
 def test_a_close_that_was_interrupted_is_finished_by_the_next(tmp_path: Path) -> None:
     done = run_program(CLOSING, tmp_path)
 
@@ -319,6 +322,7 @@ COMMITTING = """
 """
 
 
+@pytest.mark.whole
 def test_an_interrupted_commit_hangs_and_breaks_nothing_that_comes_later(tmp_path: Path) -> None:
     done = run_program(COMMITTING, tmp_path)
 

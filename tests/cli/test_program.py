@@ -15,6 +15,7 @@ from oms_journal.journal.errors import JournalError
 from oms_journal.journal.format.records import BadRecord
 from tests.support.cli_runner import command_line, environment, oms, oms_process, run_program
 from tests.support.project import REPOSITORY
+from tests.support.sweeps import a_sample
 
 COMMANDS = [
     *("load", "send", "receive", "list", "show", "dump", "stats", "explain", "delete", "drop", "release", "verify"),
@@ -51,6 +52,7 @@ def test_every_option_and_argument_is_explained(name: str) -> None:
             assert getattr(parameter, "help", None), f"{name} {parameter.name}"
 
 
+@a_sample(1)
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["nonsense"]])
 def test_help_does_not_wait_for_the_engine(arguments: list[str]) -> None:
     script = (
@@ -224,6 +226,7 @@ def test_the_module_runs_as_the_program() -> None:
     assert (REPOSITORY / "cli" / "__main__.py").exists()
 
 
+@a_sample(1)
 @pytest.mark.parametrize("command", ["send", "list", "show", "stats", "explain", "verify"])
 def test_the_help_of_a_command_that_is_typed_often_loads_no_engine(command: str) -> None:
     program = f"""

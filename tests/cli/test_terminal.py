@@ -62,6 +62,7 @@ def _read_until_closed(descriptor: int) -> Iterator[bytes]:
     raise AssertionError("the command did not end")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("arguments", [["list"], ["list", "orders"], ["stats"], ["explain"], ["verify"]], ids=" ".join)
 def test_a_table_fits_eighty_columns_and_cuts_no_number(spool: Path, arguments: list[str]) -> None:
     text = on_terminal(spool, *arguments)
@@ -77,6 +78,7 @@ def _without_styles(text: str) -> str:
     return text.replace("\x1b[1m", "").replace("\x1b[0m", "")
 
 
+@pytest.mark.whole
 def test_a_payload_cannot_command_the_terminal(spool: Path) -> None:
     text = on_terminal(spool, "receive", "evil")
 
@@ -84,6 +86,7 @@ def test_a_payload_cannot_command_the_terminal(spool: Path) -> None:
     assert "\x1b" not in text
 
 
+@pytest.mark.whole
 def test_an_empty_queue_is_told_to_a_person(spool: Path) -> None:
     assert on_terminal(spool, "receive", "none").strip() == "oms: nothing in queue none"
 

@@ -199,6 +199,7 @@ def play_own_suite(scratch: Path) -> None:
     clients.play(scratch, [replace(PECL, runs=(own,))])
 
 
+@pytest.mark.whole
 def test_a_suite_meets_a_server_with_its_users_in_a_network_of_its_own(tmp_path: Path) -> None:
     if why := network.missing():
         pytest.skip(why)
@@ -222,6 +223,7 @@ def _checkout(directory: Path, name: str, version_line: str, file: str) -> None:
     path.write_text(version_line)
 
 
+@pytest.mark.whole
 def test_without_a_folder_it_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert clients.main([]) == 2
     assert "make clients SUITES=DIR (docs/reference/stomp-clients.md)" in capsys.readouterr().out

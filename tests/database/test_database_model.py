@@ -295,8 +295,18 @@ class DatabaseMachine(RuleBasedStateMachine):
         assert self.db.undelivered_count() == len(self.model.messages)
 
 
-DatabaseMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None, derandomize=True)
+DatabaseMachine.TestCase.settings = settings(max_examples=15, stateful_step_count=30, deadline=None, derandomize=True)
 TestTheDatabaseAgainstDicts = DatabaseMachine.TestCase
+
+
+class DatabaseMachineLonger(DatabaseMachine):
+    """The same, more often."""
+
+
+DatabaseMachineLonger.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=30, deadline=None, derandomize=True
+)
+TestTheDatabaseAgainstDictsLonger = pytest.mark.whole(DatabaseMachineLonger.TestCase)
 
 
 class DatabaseMachineForLong(DatabaseMachine):

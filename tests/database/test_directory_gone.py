@@ -88,6 +88,7 @@ def test_nor_is_a_commit_of_nothing(tmp_path: Path, kind: str) -> None:
     store.close()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", ["JOURNAL", "SQLITE"])
 def test_a_server_gives_no_receipt_and_says_at_the_end_that_the_store_was_lost(tmp_path: Path, kind: str) -> None:
     file, spool = tmp_path / "attributes", tmp_path / "store" / "spool"

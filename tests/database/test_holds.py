@@ -19,7 +19,7 @@ from oms_journal.journal.names import HOLD, DataFileName
 from oms_journal.journal.reserve import Reserve
 from tests.support.crashes.crash_model import SPOOL, Unattended, open_unattended
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
-from tests.support.sweeps import Share, in_three_sizes, in_two_sizes
+from tests.support.sweeps import Share, a_sample, in_three_sizes, in_two_sizes
 
 BEFORE, LOST, AFTER = 6, 3, 4
 FOOTER_CHECKSUM = 20  # bytes before the end of a file
@@ -148,6 +148,7 @@ def test_where_what_is_held_cannot_be_read_all_that_may_be_is_held() -> None:
     check_still_held(disk, old, later)
 
 
+@a_sample(1)
 @in_three_sizes
 @pytest.mark.parametrize("how", ["killed", "cut off"])
 def test_it_is_so_wherever_the_first_start_that_could_not_read_it_ended(how: str, share: Share) -> None:

@@ -165,6 +165,7 @@ def test_permissions_that_the_owner_took_from_itself_are_named(home: Path) -> No
     assert f"{spool / 'omsmsg.lock'} is yours, and its permissions (0400) do not let you" in refusal(home)
 
 
+@pytest.mark.whole
 @needs_root
 @pytest.mark.parametrize(
     "words",

@@ -154,6 +154,7 @@ def test_an_attempt_that_fails_is_made_again() -> None:
     again.close()
 
 
+@pytest.mark.whole
 @for_each("nth", range(1, 40))
 def test_whatever_fails_in_an_attempt_the_next_one_finds_the_same(nth: int) -> None:
     disk = SimulatedDisk()

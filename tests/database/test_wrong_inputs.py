@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.cli_runner import command_line, environment, invoked
 from tests.support.disks.small_files import open_small
-from tests.support.sweeps import sampled
+from tests.support.sweeps import a_sample, sampled
 from tests.support.wrong_inputs import CALLS, COMMANDS, Call, Command, faults_of
 
 PLACES = ("none", "empty", "file", "binary", "other", "spool", "out")
@@ -33,6 +33,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return {name: str(path) for name, path in found.items()}
 
 
+@a_sample(34)
 @pytest.mark.parametrize("row", COMMANDS, ids=str)
 def test_a_wrong_command_line_is_refused_in_words_for_people(row: Command, places: dict[str, str]) -> None:
     if any("{spool}" in word for word in row.line):
@@ -57,6 +58,7 @@ def _below(places: dict[str, str]) -> set[Path]:
     return {path for path in above.rglob("*") if not path.is_relative_to(above / "spool")}
 
 
+@a_sample(44)
 @pytest.mark.parametrize("row", CALLS, ids=str)
 def test_a_wrong_call_is_refused_in_words_for_people(row: Call, tmp_path: Path) -> None:
     with open_small(tmp_path / "spool") as db:
@@ -77,6 +79,7 @@ def test_the_table_has_a_row_for_every_command() -> None:
     assert len(COMMANDS) + len(CALLS) >= 80
 
 
+@a_sample(2)
 @pytest.mark.parametrize("line", ["list", "stats --json", "--help", "send q text", "receive q"])
 def test_an_output_that_is_closed_is_refused_before_anything_is_done(line: str, tmp_path: Path) -> None:
     with open_small(tmp_path / "spool") as db:
@@ -93,6 +96,7 @@ def test_an_output_that_is_closed_is_refused_before_anything_is_done(line: str, 
 FULL = ["list", "list q", "stats", "stats --json", "verify", "dump", "explain"]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("line", sampled(FULL, 3, kind=lambda line: line.endswith("--json")))
 def test_an_output_that_is_full_is_told(line: str, tmp_path: Path) -> None:
     with open_small(tmp_path / "spool") as db:
@@ -104,6 +108,7 @@ def test_an_output_that_is_full_is_told(line: str, tmp_path: Path) -> None:
     assert faults_of(result.stderr, ("output", "No space left")) == []
 
 
+@pytest.mark.whole
 def test_an_output_whose_reader_has_gone_ends_the_command_without_a_word(tmp_path: Path) -> None:
     with open_small(tmp_path / "spool") as db:
         db.add_many("q", [bytes(500)] * 400)
@@ -115,6 +120,7 @@ def test_an_output_whose_reader_has_gone_ends_the_command_without_a_word(tmp_pat
     assert (result.returncode, result.stderr) == (141, "")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
 def test_a_command_does_without_what_was_closed_at_its_start(closed: str, tmp_path: Path) -> None:
     sent = _shell(f"exec {shlex.join(command_line('send', 'q', 'text'))} {closed}", tmp_path)
@@ -125,6 +131,7 @@ def test_a_command_does_without_what_was_closed_at_its_start(closed: str, tmp_pa
     assert empty.stderr == "" or faults_of(empty.stderr, ("standard input", "--empty")) == []
 
 
+@a_sample(1)
 @pytest.mark.parametrize(
     ("line", "code"),
     [
@@ -156,6 +163,7 @@ def test_what_is_not_utf_8_is_told_in_characters_that_can_be_shown(
     assert faults_of(result.stderr.decode(), ("\\udcff",)) == []
 
 
+@pytest.mark.whole
 def test_ctrl_c_is_one_word(tmp_path: Path) -> None:
     with open_small(tmp_path / "spool"):
         pass

@@ -12,6 +12,7 @@ import pytest
 from tests.docs import examples
 from tests.docs.examples import Differs, blocks, pages, play
 from tests.support.project import REPOSITORY
+from tests.support.sweeps import a_sample
 
 PLAYED = [page for page in pages() if any(block.why_not_run is None for block in blocks(page))]
 DAILY = [
@@ -31,6 +32,7 @@ def name_of(page: Path) -> str:
     return page.relative_to(REPOSITORY).as_posix()
 
 
+@a_sample(1)
 @pytest.mark.parametrize("page", DAILY, ids=name_of)
 def test_the_examples_of_a_first_page_run(page: Path, tmp_path: Path) -> None:
     play(page, tmp_path, times=1)
@@ -120,6 +122,7 @@ def test_a_page_that_says_something_else_fails(
         play(page_in(tmp_path, text), tmp_path)
 
 
+@pytest.mark.whole
 def test_a_server_runs_beside_what_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examples, "REPOSITORY", tmp_path)
     text = """

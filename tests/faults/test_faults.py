@@ -25,6 +25,7 @@ def sweep() -> Iterator[Sweep]:
         yield made
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("seed", "count"), [(1, SHARE // 3), pytest.param(2, SHARE, marks=pytest.mark.whole)])
 def test_a_share_of_all_faults_breaks_no_promise(sweep: Sweep, seed: int, count: int) -> None:
     findings = swept(sweep, seed=seed, count=count, scenarios=[one for one in SCENARIOS if one.program != "server"])
@@ -80,6 +81,7 @@ def test_what_was_found_stays_put_right(sweep: Sweep, what: str) -> None:
 SERVED = {
     "a store that cannot be read": ("says so, ends", "start", "pread64", "data", GONE, errno.EIO),
     "a directory that cannot be synced": ("says so, ends", "start", "fsync", "directory", ONCE, errno.EIO),
+    "a sync at the end that fails": ("goes on", "stop", "fsync", "data", ONCE, errno.EIO),
     "a commit that fails": ("goes on without", "commit", "pwritev2", "data", ONCE, errno.EIO),
     "a commit on a full disk": ("goes on without", "commit", "pwritev2", "data", FULL, errno.ENOSPC),
     "half a commit, then a full disk": ("goes on without", "commit", "pwritev2", "data", TORN, errno.ENOSPC),
@@ -88,7 +90,6 @@ SERVED = {
     "an owner who cannot be seen": ("goes on without", "commit", "pread64", "lock", GONE, errno.EIO),
     "a delivery that fails": ("goes on without", "deliver", "pwritev2", "data", ONCE, errno.EIO),
     "a message that is read in two pieces": ("goes on", "deliver", "pread64", "data", SHORTENED, 0),
-    "a sync at the end that fails": ("goes on", "stop", "fsync", "data", ONCE, errno.EIO),
 }
 
 

@@ -23,7 +23,7 @@ from tests.fuzz.every import TARGETS
 from tests.fuzz.target import bounded_memory
 from tests.support.journals import descriptions
 from tests.support.journals.java_reader import needs_java
-from tests.support.sweeps import for_each
+from tests.support.sweeps import a_sample, for_each
 
 
 @for_each("name", TARGETS)
@@ -111,6 +111,7 @@ SABOTAGE: dict[str, tuple[str, object, str, Broken]] = {
 NEEDS_JAVA = ("two readers differ", "damage is not reported")
 
 
+@a_sample(4)
 @pytest.mark.parametrize("what", [pytest.param(one, marks=[needs_java] * (one in NEEDS_JAVA)) for one in SABOTAGE])
 def test_a_decoder_that_does_less_than_it_should_is_found(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, place, attribute, broken = SABOTAGE[what]

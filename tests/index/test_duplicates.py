@@ -25,6 +25,7 @@ scopes = st.sampled_from(SCOPES)
 times = st.integers(0, 100).map(lambda seconds: seconds * MICROSECONDS)
 
 
+@pytest.mark.whole
 @given(
     steps=st.lists(st.tuples(scopes, times, st.integers(0, 3)), max_size=30),
     count=st.integers(0, 5),

@@ -39,6 +39,7 @@ def _check(keyed: Keyed, model: dict[bytes, Version]) -> None:
     assert keyed.in_files({3, 1}) == two
 
 
+@pytest.mark.whole
 @given(st.lists(steps, max_size=30))
 @settings(deadline=None, derandomize=True, max_examples=200)
 def test_whatever_is_put_and_dropped_the_latest_version_is_found(commits: list[tuple[object, ...]]) -> None:

@@ -19,6 +19,7 @@ from oms_journal.journal.writing.draft import Draft, QueueTemplate
 from oms_journal.journal.writing.single import PlainAdds
 from tests.support.crashes.crash_model import open_unattended
 from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.sweeps import a_sample
 
 NAMES = st.sampled_from("abcde")
 
@@ -144,6 +145,7 @@ def test_who_reads_a_queue_while_it_is_forgotten_is_shown_no_other() -> None:
         assert first.tolist() == [1] and not [*batches]
 
 
+@a_sample(2)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_names_take_no_memory_and_change_no_answer(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     always_forgetful(monkeypatch)
@@ -191,6 +193,7 @@ def check(db: MessageDatabase, model: dict[int, tuple[str, bytes]]) -> None:
     db._ledger.index.table.check()
 
 
+@pytest.mark.whole
 def test_answers_in_queues_of_their_own_take_no_memory_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode, "QUEUES_KEPT", 50)
     monkeypatch.setattr(consumers, "LINES_KEPT", 50)

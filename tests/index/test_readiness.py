@@ -22,6 +22,7 @@ from oms_journal.index.readiness import (
     group_hash,
 )
 from oms_journal.index.table import EXPIRED
+from tests.support.sweeps import a_sample
 
 QUEUES = ("q", "r")
 START = 1_000_000_000
@@ -271,6 +272,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(readiness, name, value)
 
 
+@a_sample(30)
 @pytest.mark.parametrize("are_many", [False, True])
 @pytest.mark.parametrize("seed", range(60))
 def test_messages_are_ready_when_their_terms_say_so(seed: int, are_many: bool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from oms_journal.index.table import Block, Line, MessageLocation, Table, compact
-from tests.support.sweeps import for_each
+from tests.support.sweeps import a_sample, for_each
 
 QUEUES = ["orders", "häuser", "\0", "q" * 255]
 LAST = 1 << 62
@@ -353,6 +353,7 @@ def _held(table: Table) -> int:
     return of_columns + sum(len(block.is_live) for block in _blocks(table))
 
 
+@a_sample(2)
 @pytest.mark.parametrize(
     ("size", "queues", "bytes_max"),
     [

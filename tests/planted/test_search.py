@@ -51,6 +51,7 @@ def _searched(fault: Planted, by: Search = BY_ITS_TESTS) -> tuple[int, str]:
     return search(by, [fault], {}, out), out.getvalue()
 
 
+@pytest.mark.whole
 def test_a_fault_is_found_by_the_tests_nearest_to_it() -> None:
     status, said = _searched(ALL[QUICK])
 
@@ -59,6 +60,7 @@ def test_a_fault_is_found_by_the_tests_nearest_to_it() -> None:
     assert status == 0
 
 
+@pytest.mark.whole
 def test_a_change_that_does_no_harm_is_found_by_nothing_and_is_told() -> None:
     status, said = _searched(TOYS[HARMLESS])
 
@@ -67,6 +69,7 @@ def test_a_change_that_does_no_harm_is_found_by_nothing_and_is_told() -> None:
     assert status == 1
 
 
+@pytest.mark.whole
 def test_a_fault_that_does_not_fit_the_product_is_not_found_though_tests_fail() -> None:
     status, said = _searched(TOYS[UNFIT])
 
@@ -74,6 +77,7 @@ def test_a_fault_that_does_not_fit_the_product_is_not_found_though_tests_fail() 
     assert status == 1
 
 
+@pytest.mark.whole
 def test_tests_that_fail_without_a_fault_find_none() -> None:
     status, said = _searched(ALL[QUICK], Search(lambda _: (["tests/index/no_such_tests.py"], [])))
 

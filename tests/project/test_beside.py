@@ -128,6 +128,7 @@ def test_an_application_imports_its_own_modules_and_ours(place: Place, tmp_path:
     assert not Path(ours).is_relative_to(SOURCES)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("arguments", "started"),
     [

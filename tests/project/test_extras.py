@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.project import NAME, SOURCES
+from tests.support.sweeps import a_sample
 
 BROUGHT_ALWAYS = ("xxhash", "numpy", "sortedcontainers")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -80,6 +81,7 @@ def test_the_command_without_its_libraries_tells_a_program_in_json(run: Run) -> 
     assert (told["error"], told["exit"]) == ("NotInstalled", 2)
 
 
+@a_sample(4)
 @pytest.mark.parametrize(
     ("program", "extra"),
     [

@@ -22,7 +22,7 @@ from tests.support.crashes.crash_model import SPOOL, forget_witness, open_unatte
 from tests.support.crashes.crash_store import Store, small_store
 from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.disks.small_files import fill, open_small
-from tests.support.sweeps import Share, in_two_sizes
+from tests.support.sweeps import Share, a_sample, in_two_sizes
 
 STORES = {
     "sealed": small_store(),
@@ -222,6 +222,7 @@ def live_in(disk: SimulatedDisk) -> set[int]:
     return {number for block in index.table.batches(None, 0, index.highest_number()) for number in block[0].tolist()}
 
 
+@a_sample(1)
 @in_two_sizes
 @pytest.mark.parametrize("kind", STORES)
 def test_a_dump_agrees_with_verify_whatever_is_wrong(kind: str, share: Share) -> None:

@@ -50,6 +50,7 @@ NOTHING = EarlierFindings()
 EXPECTED = told(rotten())
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("how", ["killed", "power cut", "a call fails", "full"])
 def test_it_is_told_by_the_next_start_wherever_the_first_one_ended(how: str) -> None:
     assert len(EXPECTED.lost) == len(SEALED.data_files())
@@ -137,6 +138,7 @@ def test_a_loss_comes_back_as_it_was_noted() -> None:
     assert findings.noted(disk, SPOOL) == NOTHING
 
 
+@pytest.mark.whole
 @for_each("damage", range(0, 300, 7))
 def test_a_note_that_rotted_is_told_of_and_stops_nobody(damage: int) -> None:
     disk = with_rotted_note(SEALED.disk(), damage)
@@ -158,6 +160,7 @@ def test_the_numbers_that_a_rotted_note_told_are_not_given_again(damage: int) ->
         assert database.add("q", b"") >= kept.next_message
 
 
+@pytest.mark.whole
 def test_a_note_that_rotted_is_told_of_though_another_start_has_found_more_and_was_killed() -> None:
     for step in range(1, 1000):
         disk = with_rotted_note(rotten()).restart()

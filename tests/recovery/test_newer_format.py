@@ -15,6 +15,7 @@ from oms_journal.recovery.dump import dump
 from oms_journal.recovery.startup import RecoveryOptions, recover
 from oms_journal.recovery.validation import validate_directory
 from tests.support.cli_runner import oms
+from tests.support.sweeps import a_sample
 
 TOOLS: dict[str, Callable[[Path], object]] = {
     "open": lambda path: MessageDatabase.open(path),
@@ -60,6 +61,7 @@ def snapshot(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
+@a_sample(10)
 @pytest.mark.parametrize("sequence", [0, 1, -1])
 @pytest.mark.parametrize("what", TOOLS)
 def test_a_directory_with_a_file_of_a_newer_version_is_refused_and_not_a_byte_is_written(

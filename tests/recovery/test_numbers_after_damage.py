@@ -42,6 +42,7 @@ def one_file(*, is_closed: bool) -> tuple[SimulatedDisk, int]:
     return disk, given[-1]
 
 
+@pytest.mark.whole
 def test_they_are_not_where_the_start_was_killed_that_repaired_the_file_in_front_of_a_prepared_one() -> None:
     for at in range(1, 1000):
         disk, highest = one_file(is_closed=False)
@@ -56,6 +57,7 @@ def test_they_are_not_where_the_start_was_killed_that_repaired_the_file_in_front
     raise AssertionError("it comes to its end at last")
 
 
+@pytest.mark.whole
 def test_they_are_not_where_the_first_commit_behind_a_repair_was_cut_off() -> None:
     for at in range(1, 1000):
         disk, highest = one_file(is_closed=True)

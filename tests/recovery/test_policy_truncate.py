@@ -70,6 +70,7 @@ def check_gap(disk: SimulatedDisk, name: str) -> None:
         assert frame.offset == end or not frame.flags & GAP, (name, end, frame)
 
 
+@pytest.mark.whole
 @STORES
 def test_a_bad_frame_ends_its_file_and_all_behind_it_is_reported(store: Store) -> None:
     for name in store.data_files():
@@ -78,6 +79,7 @@ def test_a_bad_frame_ends_its_file_and_all_behind_it_is_reported(store: Store) -
                 check_cut(store, store.flipped(name, 8 * frame.offset), frame)
 
 
+@pytest.mark.whole
 @STORES
 def test_bytes_of_one_message_end_the_file_in_front_of_its_commit(store: Store) -> None:
     for name in store.data_files():
@@ -97,6 +99,7 @@ def test_bad_padding_behind_the_cut_goes_with_it() -> None:
     check_cut(ALIGNED, ALIGNED.damaged(name, bytes(data)), frames[0])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("store", [ALIGNED, FOLLOWED], ids=["last", "followed"])
 def test_bad_padding_in_front_of_the_cut_goes_with_it_too(store: Store) -> None:
     tried = 0

@@ -147,6 +147,7 @@ def test_a_campaign_is_written_between_its_worlds_markers_and_nowhere_else(tmp_p
         write_section(document, "toy", ["x"])
 
 
+@pytest.mark.whole
 def test_an_interrupt_ends_the_campaign_and_still_says_what_was_met() -> None:
     command = [sys.executable, "-m", "tests.simulation", "--world", "toy", "--seeds", "1000000"]
     with subprocess.Popen(
@@ -173,6 +174,7 @@ def test_wrong_arguments_end_with_status_2(arguments: list[str], capsys: pytest.
     assert capsys.readouterr().err
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_script_is_read_back_as_it_was_written(name: str) -> None:
     world = WORLDS[name]

@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.playing import fingerprint, play_seed
 from tests.simulation.worlds import REAL
 from tests.support.project import REPOSITORY
-from tests.support.sweeps import split
+from tests.support.sweeps import a_sample, split
 
 SEEDS = split([(1,)], [(2, 3)])
 
@@ -30,6 +30,7 @@ def _fingerprint_elsewhere(world: str, seed: int, hash_seed: str) -> str:
     return re.findall(r"fingerprint (\w+)", ended.stdout)[0]  # type: ignore[no-any-return]
 
 
+@a_sample(1)
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("world", REAL)
 def test_a_seed_is_one_run_everywhere(world: str, seeds: tuple[int, ...]) -> None:

@@ -11,6 +11,11 @@ takes minutes is `in_three_sizes`: the sample, some more that is `whole`, and th
 
     @pytest.mark.parametrize("seed", sampled(range(40), 6))                # six cases, and 34 that are `whole`
 
+    @a_sample(3)                            # of its cases, however they come about, three, and the rest is `whole`
+    @pytest.mark.parametrize("before", Status)
+    @pytest.mark.parametrize("behind", Status)
+    def test_a_step(before: Status, behind: Status) -> None: ...
+
 A thousand cases that differ in nothing but a row are one test, which names all rows that fail:
 
     @for_each("status", Status)
@@ -132,6 +137,25 @@ def sampled(cases: Iterable[T], count: int, kind: Callable[[T], object] = _no_ki
         pytest.param(case, marks=() if is_chosen else pytest.mark.whole)
         for case, is_chosen in zip(every, in_sample(every, count, kind), strict=True)
     ]
+
+
+def a_sample(count: int) -> pytest.MarkDecorator:
+    """Run so many of a test's cases each day, evenly spread; the others are `whole`."""
+    return pytest.mark.sample(count)
+
+
+def mark_samples(items: Iterable[pytest.Item]) -> None:
+    """Mark as `whole` what is not in the sample of its test. What has another size already is no case of these."""
+    by_test: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample") and not any(map(item.get_closest_marker, ("whole", "slow"))):
+            by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in by_test.values():
+        marker = cases[0].get_closest_marker("sample")
+        assert marker is not None, "it has been asked for"
+        for case, is_chosen in zip(cases, in_sample(cases, *marker.args), strict=True):
+            if not is_chosen:
+                case.add_marker(pytest.mark.whole)
 
 
 def split(sample: Iterable[object], rest: Iterable[object]) -> list[Any]:

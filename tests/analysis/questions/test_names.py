@@ -43,6 +43,7 @@ def test_every_public_name_is_there() -> None:
     assert {question.__name__ for question in questions.QUESTIONS.values()} == set(questions.QUESTIONS)
 
 
+@pytest.mark.whole
 def test_what_is_asked_of_a_broker_loads_first_too() -> None:
     program = "import oms_journal.analysis.broker.topics; from oms_journal.analysis.questions import *; print(topics)"
 

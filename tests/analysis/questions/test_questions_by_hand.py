@@ -13,6 +13,7 @@ from oms_journal.analysis import questions
 from oms_journal.journal.format.headers import FRAMES_AT
 from tests.broker.admin import broker_questions
 from tests.support.journals.plain_rows import Answer, File, Row, answer, files_frame, frame, moment
+from tests.support.sweeps import a_sample
 
 S = 1_000_000  # a second
 SECOND = timedelta(seconds=1)
@@ -104,6 +105,7 @@ def test_exact_percentiles_lie_between_two_ranks(spark: SparkSession) -> None:
     assert (p50, p90, p99) == (2.0, pytest.approx(3 + 0.6 * 7), pytest.approx(3 + 0.96 * 7))
 
 
+@pytest.mark.whole
 def test_approximate_percentiles_are_off_by_few_ranks(spark: SparkSession) -> None:
     count = 200_000
     wait = F.when(F.col("is_end"), F.col("id") * 7919 % count).otherwise(0)  # each of 0 to count - 1 once
@@ -342,6 +344,7 @@ THERE = [
 ]
 
 
+@pytest.mark.whole
 def test_a_comparison_names_what_differs(spark: SparkSession) -> None:
     found = answer(questions.comparison(frame(spark, HERE), frame(spark, THERE)))
 
@@ -445,6 +448,7 @@ def _ask(name: str, operations: DataFrame, files: DataFrame) -> DataFrame:
             return questions.QUESTIONS[name](operations)
 
 
+@a_sample(3)
 @pytest.mark.parametrize("name", questions.QUESTIONS)
 def test_an_empty_journal_has_empty_answers_whose_columns_are_described(spark: SparkSession, name: str) -> None:
     found = _ask(name, frame(spark, []), files_frame(spark, []))

@@ -26,6 +26,7 @@ from tests.support.disks.small_files import SMALL, churn, fill, open_small
 from tests.support.journals.analysed import ALL, Row, analysed, batches_of, comparable, damages, dumped, planned
 from tests.support.journals.plain_rows import database_of
 from tests.support.journals.random_journal import RandomWriter
+from tests.support.sweeps import a_sample
 
 TRIALS = 15  # of each seed
 UNNAMED = shutil.ignore_patterns("*.new")  # files that an open database prepares, and gives their name at any moment
@@ -111,6 +112,7 @@ def _trials(directory: Path, seed: int) -> Iterator[tuple[Path, dict[str, list[R
         path.write_bytes(files[path])
 
 
+@a_sample(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_damage_is_told_where_recovery_sees_it_and_nowhere_else(seed: int, tmp_path: Path) -> None:
     for spool, _ in _trials(tmp_path, seed):
@@ -156,6 +158,7 @@ def test_a_lone_file_of_zeros_is_lost_unless_starts_have_removed_those_before_it
     assert [row["file"] for row in damages(tmp_path)] == ([report.name] if is_cleaned else [])
 
 
+@a_sample(1)
 @pytest.mark.parametrize("seed", range(10, 18))
 def test_what_is_good_in_damaged_files_is_read_and_nothing_is_made_up(seed: int, tmp_path: Path) -> None:
     for spool, original in _trials(tmp_path, seed):
@@ -208,6 +211,7 @@ def _assert_never_wrong(found: list[Row], original: list[Row]) -> None:
         assert row["properties"] in (None, right["properties"])
 
 
+@a_sample(2)
 @pytest.mark.parametrize("seed", range(20, 28))
 def test_a_repaired_journal_is_read_as_dump_reads_it_and_says_what_was_lost(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
@@ -307,6 +311,7 @@ def _rotted_footers(whole: bytes) -> Iterator[bytes]:
     yield whole[:start]
 
 
+@a_sample(2)
 @pytest.mark.parametrize("which", [0, 1, -1], ids=["the first file", "the second one", "the newest one"])
 @pytest.mark.parametrize("has_gap", [False, True], ids=["whole", "repaired"])
 def test_a_footer_that_has_rotted_is_told_and_what_only_it_knew_is_told_as_missing(
@@ -375,6 +380,7 @@ def test_a_file_that_is_not_there_is_a_loss(kind: str, tmp_path: Path) -> None:
     assert {row["sequence"] for row in analysed(tmp_path / "copy", report=_ignore)} == sequences - {2}
 
 
+@a_sample(9)
 @pytest.mark.parametrize("is_closed", [False, True], ids=["killed", "closed"])
 @pytest.mark.parametrize("what", STRANGE)
 def test_a_frame_that_is_whole_and_makes_no_sense_costs_itself(what: str, is_closed: bool, tmp_path: Path) -> None:

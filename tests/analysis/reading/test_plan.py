@@ -41,6 +41,7 @@ from tests.support.journals.analysed import (
 from tests.support.journals.golden_files import add, journal, vouch, write
 from tests.support.journals.plain_rows import database_of
 from tests.support.journals.random_journal import QUEUES, RandomWriter
+from tests.support.sweeps import a_sample
 
 OWN, OTHER = bytes(range(16)), bytes(range(16, 32))
 
@@ -376,6 +377,7 @@ def _passes(row: Row, wanted: Wanted) -> bool:
     )
 
 
+@a_sample(1)
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_left_out_is_what_is_not_wanted(seed: int, written: Path) -> None:
     paths = written / "spool", written / "retained"
@@ -621,6 +623,7 @@ class _Earlier(RealDisk):
         return super().open(path, writable=writable)
 
 
+@pytest.mark.whole
 def test_a_running_database_is_read_as_far_as_it_is_known_to_be_durable(tmp_path: Path) -> None:
     """While it is written to, rolled over and cleaned up: each reading is the beginning of the next, nothing is bad."""
     spool, retained = tmp_path / "spool", tmp_path / "retained"

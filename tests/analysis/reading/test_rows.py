@@ -45,6 +45,7 @@ from tests.support.journals.on_terms import add_on_terms
 from tests.support.journals.plain_rows import database_of
 from tests.support.journals.random_journal import RandomWriter
 from tests.support.journals.source_calls import struct
+from tests.support.sweeps import a_sample
 
 
 def _agree(*paths: Path) -> list[Row]:
@@ -54,6 +55,7 @@ def _agree(*paths: Path) -> list[Row]:
     return found
 
 
+@a_sample(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_journals_are_read_as_dump_reads_them(seed: int, tmp_path: Path) -> None:
     writer = RandomWriter(tmp_path / "spool", seed, retention=tmp_path / "retained")
@@ -286,6 +288,7 @@ def _expanded(sets: Sequence[Sequence[int]]) -> list[int]:
     return found
 
 
+@pytest.mark.whole
 @given(_SETS | st.lists(st.sets(st.integers(0, 300), min_size=2, max_size=100).map(sorted), min_size=1, max_size=9))
 def test_many_sets_at_once_hold_what_each_holds_alone(sets: list[list[int]]) -> None:
     sets = [each for each in sets if len(each) > 1] or [[1, 2]]

@@ -337,6 +337,7 @@ def test_a_journal_of_one_operation_is_told_in_words(tmp_path: Path) -> None:
     assert (shared.value, *shared.detail) == ("1", "operation a write, 1 commit a write")
 
 
+@pytest.mark.whole
 def test_thousands_of_queues_and_files_make_no_large_page(tmp_path: Path) -> None:
     world = World(queues=[f"queue-{number:05}" for number in range(1500)], files=5000)
     world = World(queues=world.queues, files=world.files, pieces=report_tables.pieces(6))
@@ -419,6 +420,7 @@ def test_a_long_name_is_shortened_and_the_pointer_shows_it_whole() -> None:
     assert len(re.sub(r"<[^>]*>", "", shown)) <= 48
 
 
+@pytest.mark.whole
 def test_data_for_the_script_cannot_end_its_element() -> None:
     element = data({"a": "</script><!--", "b": "]]>\u2028&"})
 

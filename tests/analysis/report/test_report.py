@@ -110,6 +110,7 @@ def reported(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> R
     return Reported(writer.spool, rows_in(writer.spool), now, folder / "out", summary, told)
 
 
+@pytest.mark.whole
 def test_the_report_is_a_page_a_summary_and_a_folder_of_parquet_for_each_table(reported: Reported) -> None:
     entries = {entry.name for entry in reported.directory.iterdir()}
 
@@ -120,6 +121,7 @@ def test_the_report_is_a_page_a_summary_and_a_folder_of_parquet_for_each_table(r
     assert list(reported.directory.parent.glob(".*")) == []
 
 
+@pytest.mark.whole
 def test_the_summary_is_what_was_returned_and_describes_every_column(reported: Reported) -> None:
     read = json.loads((reported.directory / "summary.json").read_text(encoding="utf-8"))
 
@@ -132,6 +134,7 @@ def test_the_summary_is_what_was_returned_and_describes_every_column(reported: R
         assert table["rows"] == len(reported.table(name))
 
 
+@pytest.mark.whole
 def test_the_invented_tables_of_the_pages_tests_are_like_the_real_ones(reported: Reported) -> None:
     for name, kinds in SCHEMAS.items():
         if name != "comparison":  # whose fields within `here` may be null or not
@@ -146,6 +149,7 @@ def test_the_invented_tables_of_the_pages_tests_are_like_the_real_ones(reported:
     ]
 
 
+@pytest.mark.whole
 def test_the_figures_are_those_of_plain_loops_over_the_dump(reported: Reported) -> None:
     lifecycle = plain.lifecycle(reported.rows, now=(reported.now - moment(0)) // MICROSECOND, exact=False)
 
@@ -162,6 +166,7 @@ def test_the_figures_are_those_of_plain_loops_over_the_dump(reported: Reported) 
     )
 
 
+@pytest.mark.whole
 def test_the_disk_figures_are_those_of_oms_explain(reported: Reported) -> None:
     names = ("file", "live_bytes", "live_messages", "live_keys", "needed", "pins_files")
     with DatabaseView.open(reported.spool) as view:
@@ -174,6 +179,7 @@ def test_the_disk_figures_are_those_of_oms_explain(reported: Reported) -> None:
     assert reported.figures("disk")["live_bytes"] == stats.live_bytes
 
 
+@pytest.mark.whole
 def test_what_was_lost_is_told_from_the_archive(reported: Reported) -> None:
     lost = reported.figures("lost")
 
@@ -183,6 +189,7 @@ def test_what_was_lost_is_told_from_the_archive(reported: Reported) -> None:
     assert reported.summary["answers"]["lost"]["tone"] == "bad"
 
 
+@pytest.mark.whole
 def test_times_in_the_tables_are_microseconds_in_utc(reported: Reported) -> None:
     assert str(pq.read_schema(reported.directory / "rate" / "part-00000.parquet").field("bucket").type) == (
         "timestamp[us, tz=UTC]"
@@ -191,6 +198,7 @@ def test_times_in_the_tables_are_microseconds_in_utc(reported: Reported) -> None
     assert oldest == moment(min(row.time for row in reported.rows))
 
 
+@pytest.mark.whole
 def test_names_are_in_the_page_as_text(reported: Reported) -> None:
     text = (reported.directory / "report.html").read_text(encoding="utf-8")
 
@@ -198,6 +206,7 @@ def test_names_are_in_the_page_as_text(reported: Reported) -> None:
     assert QUEUES[2] not in text
 
 
+@pytest.mark.whole
 def test_a_question_of_the_callers_own_has_a_table_an_answer_and_the_first_section(reported: Reported) -> None:
     rows = {row["queue"]: row["adds"] for row in reported.table(EXTRA)}
     counts = Counter(row.queue for row in reported.rows if row.operation == "ADD")
@@ -215,6 +224,7 @@ def test_a_question_of_the_callers_own_has_a_table_an_answer_and_the_first_secti
     assert reported.summary["tables"][EXTRA]["meaning"] == "how much is added where"
 
 
+@pytest.mark.whole
 def test_progress_grows_to_the_end_and_names_what_is_asked(reported: Reported) -> None:
     shares = [share for _, share in reported.told]
 
@@ -223,6 +233,7 @@ def test_progress_grows_to_the_end_and_names_what_is_asked(reported: Reported) -
     assert {what for what, _ in reported.told} == {EXTRA, *TABLES}
 
 
+@pytest.mark.whole
 def test_a_copy_from_before_the_damage_is_compared(reported: Reported) -> None:
     copy = reported.figures("copy")
     here, there = (plain.known_messages(rows) for rows in (reported.rows, rows_in(reported.spool.parent / "copy")))
@@ -281,6 +292,7 @@ class Stop(KeyboardInterrupt):
     """Stands for Ctrl-C."""
 
 
+@pytest.mark.whole
 def test_a_report_that_is_interrupted_leaves_nothing_and_the_earlier_one_alone(
     spark: SparkSession, reported: Reported, tmp_path: Path
 ) -> None:
@@ -301,6 +313,7 @@ def test_a_report_that_is_interrupted_leaves_nothing_and_the_earlier_one_alone(
     assert [entry.name for entry in earlier.iterdir()] == ["summary.json"]
 
 
+@pytest.mark.whole
 def test_tables_that_this_machine_does_not_see_are_an_error(
     spark: SparkSession, reported: Reported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +325,7 @@ def test_tables_that_this_machine_does_not_see_are_an_error(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.whole
 def test_every_question_of_a_report_has_a_meaning_of_its_own(spark: SparkSession, reported: Reported) -> None:
     request = Request(paths=(str(reported.spool),), now=reported.now)
     journals = Journals(spark, request, Sources((str(reported.spool),), (), 0))
@@ -323,6 +337,7 @@ def test_every_question_of_a_report_has_a_meaning_of_its_own(spark: SparkSession
     assert any("5 min" in question.meaning for question in questions)
 
 
+@pytest.mark.whole
 def test_archives_beside_data_files_tell_of_losses_and_alone_are_what_is_read(reported: Reported) -> None:
     [archive, *_] = sorted(reported.spool.glob("*.archive"))
 
@@ -332,6 +347,7 @@ def test_archives_beside_data_files_tell_of_losses_and_alone_are_what_is_read(re
     assert sources([str(reported.spool / "*.data"), str(archive)]).archives == (str(archive),)
 
 
+@pytest.mark.whole
 def test_what_is_no_journal_is_refused_without_spark(reported: Reported, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
     stranger = tmp_path / "mixed"

@@ -11,6 +11,7 @@ from tests.support.disks.counting_disk import CountingDisk
 from tests.support.disks.small_files import fill, open_small
 from tests.support.journals.analysed import Row, files_table
 from tests.support.journals.random_journal import RandomWriter
+from tests.support.sweeps import a_sample
 
 
 def _by_whole_files(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> list[Row]:
@@ -40,6 +41,7 @@ def test_of_a_sealed_file_the_header_and_the_ends_of_its_footer_are_read(
     assert max(older) <= HEADERS_SIZE + OUTLINE_SIZE + TRAILER.size
 
 
+@a_sample(1)
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_read_of_footers_is_what_whole_files_say(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

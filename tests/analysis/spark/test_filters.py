@@ -35,7 +35,7 @@ from tests.support.disks.watched_disk import HandClock
 from tests.support.journals.plain_rows import moment
 from tests.support.journals.random_journal import QUEUES, RandomWriter
 from tests.support.journals.source_calls import DEFAULT, Rows, load, reader, rows_of
-from tests.support.sweeps import Share, in_two_sizes
+from tests.support.sweeps import Share, a_sample, in_two_sizes
 
 SEED = 5
 FILE_BYTES = 12_584  # some eight files
@@ -124,6 +124,7 @@ def _read(spool: Path, filters: Sequence[Filter], **options: Any) -> Rows:
     return rows_of(batch for partition in made.partitions() for batch in made.read(partition))
 
 
+@a_sample(2)
 @pytest.mark.parametrize("column", ["time", "sequence", "commit", "operation", "queue", "message", "key", "length"])
 def test_a_filter_and_its_negation_leave_every_row_that_passes(rows: Rows, spool: Path, column: str) -> None:
     chance = random.Random(column)
@@ -133,6 +134,7 @@ def test_a_filter_and_its_negation_leave_every_row_that_passes(rows: Rows, spool
             assert [row for row in _read(spool, [each]) if holds(each, row)] == expected, each
 
 
+@pytest.mark.whole
 def test_filters_together_leave_every_row_that_passes_all_of_them(rows: Rows, spool: Path) -> None:
     chance = random.Random(SEED)
     columns = ("time", "sequence", "commit", "operation", "queue", "key")
@@ -252,6 +254,7 @@ def _form_of(condition: str) -> str:
     return " ".join(re.findall(r"[<=>]+|\b(?:and|between|in|is|like|not|null|or)\b", condition))
 
 
+@pytest.mark.whole
 @in_two_sizes
 def test_with_push_down_spark_finds_the_same_rows(spool: Path, rows: Rows, spark: SparkSession, share: Share) -> None:
     """In the sample is one condition of each form."""

@@ -61,6 +61,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         server.stop()
 
 
+@pytest.mark.whole
 def test_spark_reads_an_object_store_as_it_reads_a_disk(store: Store, spark: SparkSession) -> None:
     found = spark.read.format("omsjournal").options(**store.options).load(f"s3a://{BUCKET}/days/one")
 
@@ -115,6 +116,7 @@ def test_a_place_without_a_journal_is_an_error(store: Store, spark: SparkSession
         spark.read.format("omsjournal").options(**store.options).load("s3a://no-such-bucket/spool")
 
 
+@pytest.mark.whole
 def test_an_object_that_has_gone_since_it_was_planned_is_left_out_and_told(store: Store) -> None:
     files = store.file_system()
     files.copy(f"{BUCKET}/days/one", f"{BUCKET}/going", recursive=True)
@@ -141,6 +143,7 @@ def test_objects_of_a_newer_format_are_refused(store: Store) -> None:
         load(f"s3a://{BUCKET}/newer", **store.options)
 
 
+@pytest.mark.whole
 def test_files_shipped_one_by_one_are_followed(store: Store) -> None:
     files = store.file_system()
     paths = sorted(store.spool.glob("*.data"))
@@ -155,6 +158,7 @@ def test_files_shipped_one_by_one_are_followed(store: Store) -> None:
     assert len(engine.batches) == len(paths)
 
 
+@pytest.mark.whole
 def test_what_was_shipped_is_read_together_with_what_is_still_here(store: Store, tmp_path: Path) -> None:
     *old, newest = sorted(store.spool.glob("*.data"))
     (tmp_path / newest.name).write_bytes(newest.read_bytes())
@@ -185,6 +189,7 @@ def test_a_journal_that_is_written_is_read_by_its_file_url(tmp_path: Path) -> No
         assert [row["message"] for row in load(tmp_path.as_uri())] == [1]
 
 
+@pytest.mark.whole
 def test_nothing_is_written_there(store: Store) -> None:
     before = {name: each["LastModified"] for name, each in store.file_system().find(BUCKET, detail=True).items()}
     several: tuple[dict[str, Any], ...] = ({}, {"table": "damage"}, {"table": "files"}, {"payload": True})

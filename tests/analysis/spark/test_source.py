@@ -30,6 +30,7 @@ from tests.support.journals.on_terms import add_on_terms
 from tests.support.journals.plain_rows import database_of, moment, rows_in
 from tests.support.journals.random_journal import RandomWriter, damage
 from tests.support.journals.source_calls import DEFAULT, Rows, batches, dumped, in_order, load, plain, reader, rows_of
+from tests.support.sweeps import a_sample
 
 SEEDS = range(3)
 ODD = 'it\'s "odd"\n\t<b>& ½ 🎈 \\ $%[*]{a,b}'
@@ -74,6 +75,7 @@ def data_files(spool: Path) -> list[Path]:
 # What is read.
 
 
+@pytest.mark.whole
 def test_a_load_reads_what_dump_shows(journals: Journals, spark: SparkSession) -> None:
     found = spark.read.format("omsjournal").load([str(path) for path in journals.paths])
 
@@ -168,6 +170,7 @@ def _time_in(rows: Rows, place: float) -> int:
     return int(times[int(place * (len(times) - 1))])
 
 
+@a_sample(3)
 @pytest.mark.parametrize(
     ("options", "keeps"),
     [
@@ -402,6 +405,7 @@ def test_a_missing_file_is_told_or_it_is_an_error(spool: Path) -> None:
         load(spool, mode="FAILFAST")
 
 
+@a_sample(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_failfast_refuses_what_the_damage_table_tells_of(seed: int, spool: Path) -> None:
     chance = random.Random(seed)

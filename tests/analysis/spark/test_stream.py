@@ -388,6 +388,7 @@ class Writer:
         self.program.communicate(timeout=TIMEOUT_SECONDS)
 
 
+@pytest.mark.whole
 def test_a_writer_that_is_killed_and_recovers_is_followed_exactly(tmp_path: Path) -> None:
     spool, retention = tmp_path / "spool", tmp_path / "retention"
     retention.mkdir()

@@ -245,6 +245,7 @@ def calls_per_step(world: World, name: str, **said: Any) -> int:
             longest = max(longest, count)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("name", "said"),
     [("PSF", {}), ("PSF", {"ustatus": "NONE"}), ("CONVERSATION", {"user_id": "NOBODY"}), ("UOW-STATISTICS", {})],
@@ -259,6 +260,7 @@ def test_a_step_is_as_short_with_many_units_of_work_as_with_few(name: str, said:
     assert calls[1] <= 1.5 * calls[0] + 100
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("seed", range(3))
 def test_what_happens_between_two_steps_spoils_no_answer(seed: int) -> None:
     chance = random.Random(seed)

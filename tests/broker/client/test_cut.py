@@ -21,7 +21,7 @@ from tests.callers.wire import Wire
 from tests.support.broker.embedded import SERVICE
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.servers.web_place import WebPlace
-from tests.support.sweeps import Share, in_three_sizes, sampled
+from tests.support.sweeps import Share, a_sample, in_three_sizes, sampled
 
 AWAITS_MAX = 60  # of one call
 OTHER = "GAME/CHESS/BLITZ"
@@ -113,6 +113,7 @@ def at_each_await(
 any_moment = pytest.mark.parametrize("when", ["begun", "later", "answered"])
 
 
+@a_sample(1)
 @any_moment
 def test_a_receive_that_is_cancelled_leaves_the_unit_whole_and_untried(wire: Wire, when: str) -> None:
     async def script(table: Table) -> Callable[[], Any]:
@@ -128,6 +129,7 @@ def test_a_receive_that_is_cancelled_leaves_the_unit_whole_and_untried(wire: Wir
     at_each_await(wire.url, script, check, when)
 
 
+@pytest.mark.whole
 @any_moment
 def test_a_receive_that_waits_and_is_cancelled_takes_nothing_with_it(wire: Wire, when: str) -> None:
     async def script(table: Table) -> Callable[[], Any]:
@@ -142,6 +144,7 @@ def test_a_receive_that_waits_and_is_cancelled_takes_nothing_with_it(wire: Wire,
     at_each_await(wire.url, script, check, when)
 
 
+@pytest.mark.whole
 @any_moment
 def test_a_send_that_is_cancelled_is_there_whole_or_not_at_all_and_in_its_turn(wire: Wire, when: str) -> None:
     async def script(table: Table) -> Callable[[], Any]:
@@ -155,6 +158,7 @@ def test_a_send_that_is_cancelled_is_there_whole_or_not_at_all_and_in_its_turn(w
     at_each_await(wire.url, script, check, when)
 
 
+@pytest.mark.whole
 @any_moment
 def test_a_commit_that_is_cancelled_is_done_or_not_as_the_status_says(wire: Wire, when: str) -> None:
     async def script(table: Table) -> Callable[[], Any]:
@@ -228,6 +232,7 @@ def test_what_an_interrupted_call_has_received_comes_again_and_all_else_goes_on(
         assert unit.commit().status is Status.ACCEPTED
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("start", sampled(range(PARTS), 1))
 def test_an_interrupt_at_any_place_leaves_a_client_that_goes_on(place: WebPlace, start: int) -> None:
     with (
@@ -249,6 +254,7 @@ def test_an_interrupt_at_any_place_leaves_a_client_that_goes_on(place: WebPlace,
     raise AssertionError(f"more than {PLACES_MAX} places")
 
 
+@pytest.mark.whole
 @in_three_sizes
 def test_an_interrupt_of_a_call_takes_back_nothing_of_the_call_before(place: WebPlace, share: Share) -> None:
     with (

@@ -14,6 +14,7 @@ from tests.support.cli_runner import oms
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.servers.guarded_server import PASSWORDS, Files
 from tests.support.servers.stomp_server import Serving
+from tests.support.sweeps import a_sample
 
 ALICE = {"token": "PC1", "password": PASSWORDS["ALICE"]}
 MINE = ("QUEUE", "ALICE", "-")
@@ -46,6 +47,7 @@ def test_who_knows_its_password_sends_and_receives_what_it_may(files: Files, url
         assert last is None, "its only unit of work has left no status"
 
 
+@a_sample(1)
 @pytest.mark.parametrize("method", ["log_on", "receive_unit"])
 def test_what_is_cancelled_is_taken_back_by_who_logged_on(files: Files, url: str, method: str) -> None:
     async def play(place: int) -> bool:
@@ -101,6 +103,7 @@ def test_a_server_with_tls_is_not_spoken_to_without(url: str) -> None:
         broker.session("ALICE", **ALICE).log_on()
 
 
+@pytest.mark.whole
 def test_oms_logs_on_as_the_environment_says(files: Files, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMS_USER", "ALICE")
     monkeypatch.setenv("OMS_PASSWORD", PASSWORDS["ALICE"])

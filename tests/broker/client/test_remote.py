@@ -20,6 +20,7 @@ from tests.callers.wire import Wire
 from tests.support.broker.embedded import SERVICE, Awaited, bodies, refused
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.servers.web_place import WebPlace
+from tests.support.sweeps import a_sample
 
 KEEPS = {"status_lifetime": "1H"}
 CUTS = ["request", "answer", "within"]
@@ -96,6 +97,7 @@ def test_where_nobody_is_the_first_call_says_so_at_once(way: str) -> None:
 # A connection that is lost.
 
 
+@a_sample(6)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("marker", [b'"SEND"', b'"COMMIT"', b'"EOC"'])
 def test_a_call_whose_connection_is_lost_is_done_once(
@@ -129,6 +131,7 @@ def test_a_session_is_left_though_the_connection_is_lost_on_which_that_is_said(
         assert carol.query(uow.uowid).status is Status.BACKEDOUT
 
 
+@a_sample(2)
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_commit_whose_session_is_lost_too_is_told_by_recover(tmp_path: Path, way: str, is_done: bool) -> None:
     first = WebPlace(tmp_path / "store")

@@ -4,6 +4,8 @@ import threading
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from oms_journal.broker.client.brokers import RemoteBroker
 from oms_journal.broker.client.connect import connect
 from oms_journal.broker.codes import BrokerError, Code
@@ -57,6 +59,7 @@ class Senders:
                 return last.uowid
 
 
+@pytest.mark.whole
 def test_each_message_arrives_once_though_the_broker_is_killed_and_its_partner_takes_over(tmp_path: Path) -> None:
     with Pair(tmp_path) as pair:
         pair.start(0, "STANDARD")

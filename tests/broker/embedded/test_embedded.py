@@ -19,6 +19,7 @@ from oms_journal.broker.sessions.requests import lifetime_text, wait_text
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.store.start import StartRefused
 from tests.support.broker.embedded import HERE, KINDS, SERVICE, Kind, bodies, kind_of, refused
+from tests.support.sweeps import a_sample
 
 LOGON = {"function": Function.LOGON, "user_id": "ALICE", "token": "PC1"}
 
@@ -107,6 +108,7 @@ def test_a_time_to_wait_is_written_as_the_block_has_it(wait: float | None, text:
     assert wait_text(wait) == text
 
 
+@a_sample(8)
 @pytest.mark.parametrize("wait", [-1, -0.001, float("-inf"), float("nan")])
 def test_no_time_to_wait_is_less_than_none(bob: Session, wait: float) -> None:
     with pytest.raises(ValueError, match=f"wait must be a number of seconds, at least 0, not {wait}"):
@@ -257,6 +259,7 @@ def test_a_service_that_is_none_is_refused_beside_a_conversation_too(alice: Sess
             call()
 
 
+@a_sample(4)
 @pytest.mark.parametrize("status", [5, "x" * 33])
 def test_a_backout_that_is_refused_leaves_the_answer_open(alice: Session, bob: Session, status: Any) -> None:
     sent = alice.send(SERVICE, b"e4")
@@ -345,6 +348,7 @@ def _sent_as_one(session: Session, *parts: bytes, properties: dict[str, str] | N
     return unit.uowid
 
 
+@a_sample(3)
 @pytest.mark.parametrize("is_received", [False, True])
 def test_a_resent_unit_of_several_messages_is_received_once(
     any_kind: Kind, directory: Path, caplog: pytest.LogCaptureFixture, is_received: bool
@@ -451,6 +455,7 @@ def test_plain_messages_are_asked_and_answered(alice: Session, bob: Session, bro
         alice.receive_unit(conv_id=conv_id)
 
 
+@a_sample(6)
 @pytest.mark.parametrize("service", ["GAME/CHESS", "A/B/C/D", ("A", "B")])
 def test_a_service_has_three_names(alice: Session, service: Any) -> None:
     with pytest.raises(ValueError, match="CLASS/SERVER/SERVICE"):
@@ -548,6 +553,7 @@ def test_what_was_acknowledged_is_there_after_a_restart(kind: Kind, directory: P
             alice.query(uow.uowid)
 
 
+@a_sample(6)
 @pytest.mark.parametrize("pstore", ["HOT", "COLD", "WARM", "NO"])
 def test_a_start_does_what_pstore_says(kind: Kind, directory: Path, pstore: str) -> None:
     if pstore == "HOT":

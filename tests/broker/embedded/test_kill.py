@@ -36,6 +36,7 @@ def killed(directory: Path, words: str, seed: int, lines: int) -> list[list[str]
     return [line.split() for line in said if line.endswith("\n")]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("words", KINDS)
 @pytest.mark.parametrize("lines", split([120], [31]))
 def test_a_restart_shows_exactly_what_was_acknowledged(tmp_path: Path, words: str, lines: int) -> None:

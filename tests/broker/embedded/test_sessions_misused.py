@@ -264,6 +264,7 @@ MADE = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.whole
 @MADE
 def test_what_an_interrupt_keeps_from_its_caller_is_given_back_and_counts_no_attempt(
     made: Steps, tmp_path: Path

@@ -23,6 +23,7 @@ from oms_journal.broker.store.start import PersistentStore
 from oms_journal.database.options import Options
 from tests.support.broker.embedded import HERE, SERVICE, Kind, bodies, kind_of, refused
 from tests.support.broker.stores import Driver, JournalDriver, SqliteDriver
+from tests.support.sweeps import a_sample
 
 DRIVER: dict[str, type[JournalDriver] | type[SqliteDriver]] = {"JOURNAL": JournalDriver, "SQLITE": SqliteDriver}
 
@@ -240,6 +241,7 @@ def test_a_commit_that_the_store_refuses_is_told_and_nothing_else_changes(
             assert bodies(bob) == [bytes(500)]
 
 
+@a_sample(1)
 @pytest.mark.parametrize("name", ["JOURNAL", "SQLITE"])
 def test_while_the_store_comes_and_goes_what_is_acknowledged_is_there_and_what_is_refused_is_not(
     name: str, tmp_path: Path

@@ -273,6 +273,7 @@ def test_a_log_that_calls_the_broker_gets_its_answer(broker: Broker, caplog: pyt
 # Interrupts.
 
 
+@pytest.mark.whole
 def test_an_interrupt_ends_a_wait_and_nothing_is_lost(tmp_path: Path) -> None:
     program = """
         import sys, threading, time
@@ -352,6 +353,7 @@ HAMMERED = """
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("seed", range(3))
 def test_interrupts_at_any_moment_leave_a_broker_that_goes_on(tmp_path: Path, seed: int) -> None:
     """What was acknowledged is there once, whatever was handed out and not seen meanwhile."""
@@ -400,6 +402,7 @@ def test_what_a_programs_own_handler_raises_waits_for_the_end_of_a_decision(tmp_
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.whole
 def test_the_child_of_a_fork_has_a_closed_broker(tmp_path: Path) -> None:
     program = """
         import os, sys

@@ -12,6 +12,7 @@ from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.session_parts import Subscription
 from oms_journal.broker.sessions.sessions import Session
 from tests.support.broker.embedded import KINDS, Kind, kind_of, refused
+from tests.support.sweeps import a_sample
 
 
 @pytest.fixture(params=KINDS)
@@ -49,6 +50,7 @@ def acknowledged(subscription: Subscription, most: int = 1000) -> list[bytes]:
     return found
 
 
+@a_sample(4)
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_subscriber_gets_what_is_published_afterwards(alice: Session, bob: Session, durable: bool) -> None:
     alice.publish("NEWS", b"before")
@@ -90,6 +92,7 @@ def test_an_exception_gives_a_publication_back(alice: Session, bob: Session) -> 
     assert acknowledged(news) == [b"x"]
 
 
+@a_sample(1)
 def test_a_durable_subscription_goes_on_where_it_was_over_a_restart(kind: Kind, tmp_path: Path) -> None:
     with (
         kind.open(tmp_path / "store") as broker,

@@ -45,6 +45,7 @@ def test_random_scripts_on_the_journal_get_the_models_answers(count: int) -> Non
     play_examples(JournalDriver, count)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("count", split([20], [40]))
 def test_random_scripts_on_sqlite_get_the_models_answers(count: int) -> None:
     play_examples(SqliteDriver, count)

@@ -7,7 +7,7 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.effects import Commit, StoreBack, StoreLost, Tick
 from oms_journal.broker.records import CLOCK, CLOCK_KEY, Status
 from tests.support.broker.kernel_desk import CHESS, SECOND, Desk, Person, attributes
-from tests.support.sweeps import for_each
+from tests.support.sweeps import a_sample, for_each
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
 LONG = {"client_nonact": "UNLIM", "server_nonact": "UNLIM", "conv_nonact": "UNLIM"}
@@ -229,6 +229,7 @@ def test_a_tick_while_the_clock_is_being_written_does_not_write_it_again() -> No
     assert sum(isinstance(effect, Commit) for effect in effects) == 1
 
 
+@a_sample(1)
 @pytest.mark.parametrize("is_served", [True, False])
 @pytest.mark.parametrize("store", [Store.OFF, Store.BROKER])
 @pytest.mark.parametrize("uwstatp", [255, 1])

@@ -52,6 +52,7 @@ def refusal(*arguments: str, spool: Path, code: int = 4) -> str:
     return oms("serve", *arguments, *FREE_PORTS, spool=spool, code=code).stderr
 
 
+@pytest.mark.whole
 def test_the_refusal_of_a_cold_start_says_the_command_that_confirms_it(tmp_path: Path) -> None:
     spool, file = tmp_path / "spool", attribute_file(tmp_path, "PSTORE=COLD")
     fill(spool)
@@ -71,6 +72,7 @@ def test_the_refusal_of_a_cold_start_says_the_command_that_confirms_it(tmp_path:
     assert "--erase ETB001" in refusal(str(file), spool=spool), "one start alone"
 
 
+@pytest.mark.whole
 def test_erase_makes_this_start_a_cold_one_whatever_pstore_says(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
     fill(spool)
@@ -79,6 +81,7 @@ def test_erase_makes_this_start_a_cold_one_whatever_pstore_says(tmp_path: Path) 
     assert "QUEUE/Q" not in queued(spool)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("is_there", split([True], [False]))
 def test_the_same_command_again_erases_nothing_that_came_behind_the_erasure(tmp_path: Path, is_there: bool) -> None:
     """So does systemd, or whoever starts a container again: after a crash, or with the machine."""
@@ -117,6 +120,7 @@ def test_the_store_of_another_broker_is_erased_with_force_cold_and_its_own_id(tm
     assert "QUEUE/Q" not in queued(spool)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("is_there", [True, False])
 def test_the_id_of_another_broker_is_refused_also_where_nothing_is_there_to_erase(
     tmp_path: Path, is_there: bool

@@ -16,6 +16,7 @@ DESCRIPTORS = 100
 pytestmark = pytest.mark.skipif(shutil.which("prlimit") is None, reason="there is no prlimit")
 
 
+@pytest.mark.whole
 def test_it_says_so_in_a_line_and_goes_on(tmp_path: Path) -> None:
     with Serving(tmp_path / "spool", within=["prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}"]) as serving:
         before = Wire(serving.port)

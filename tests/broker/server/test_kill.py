@@ -132,6 +132,7 @@ def test_what_has_a_receipt_is_there_and_what_was_acknowledged_is_not(tmp_path: 
         assert drained(serving.port, "/queue/load") == []
 
 
+@pytest.mark.whole
 def test_an_answer_finds_who_has_asked_on_a_later_connection_to_a_later_server(tmp_path: Path) -> None:
     with Serving(tmp_path / "spool") as serving, known(serving, "asker") as asker:
         asker.say("SEND", b"1+1", destination="/queue/sums", reply_to="/temp/answers", receipt="asked")

@@ -18,6 +18,7 @@ NO_HTTP = (b"GARBAGE\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x00\xa5
 LONG = [("x" * 65, "at most 64 bytes, this one has 65"), ("ä" * 33, "this one has 66"), ("x" * 5000, "has 5000")]
 
 
+@pytest.mark.whole
 def test_what_is_no_http_at_all_leaves_no_line_of_a_library(tmp_path: Path) -> None:
     with Serving(tmp_path / "spool") as server:
         for said in (

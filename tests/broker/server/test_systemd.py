@@ -73,6 +73,7 @@ def test_systemd_hears_that_it_is_ready_alive_and_stopping(tmp_path: Path, told:
         assert told.until("STATUS")["STATUS"] == "stopped"
 
 
+@pytest.mark.whole
 def test_a_process_that_stands_still_says_nothing_any_more(tmp_path: Path, told: Told) -> None:
     variables = {"NOTIFY_SOCKET": str(told.path), "WATCHDOG_USEC": "200000"}
     with Serving(tmp_path / "spool", variables=variables) as server:
@@ -86,6 +87,7 @@ def test_a_process_that_stands_still_says_nothing_any_more(tmp_path: Path, told:
         told.until("WATCHDOG")
 
 
+@pytest.mark.whole
 def test_a_start_that_is_refused_never_says_ready(tmp_path: Path, told: Told) -> None:
     with Serving(tmp_path / "spool"):
         done = oms_process(
@@ -158,6 +160,7 @@ def test_a_watchdog_of_another_process_is_not_fed(told: Told) -> None:
 # The unit.
 
 
+@pytest.mark.whole
 def test_the_unit_is_for_the_server_as_it_was_called(tmp_path: Path) -> None:
     file = tmp_path / "oms attributes"
     file.write_text("")
@@ -211,6 +214,7 @@ def test_systemd_understands_the_unit_and_finds_it_safe(tmp_path: Path) -> None:
 # The log.
 
 
+@pytest.mark.whole
 def test_every_line_of_the_log_has_its_fields_and_every_event_is_one_that_is_told_of(tmp_path: Path) -> None:
     with Serving(tmp_path / "spool") as server:
         stranger = Wire(server.port)

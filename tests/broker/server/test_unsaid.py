@@ -35,6 +35,7 @@ def served(tmp_path: Path, said: str) -> Serving:
     return Serving(tmp_path / "spool", str(file))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("said", FILES.values(), ids=FILES)
 def test_no_receipt_is_said_of_what_is_not_stored_since_nobody_said_so(tmp_path: Path, said: str) -> None:
     with served(tmp_path, said) as server:
@@ -57,6 +58,7 @@ def test_no_receipt_is_said_of_what_is_not_stored_since_nobody_said_so(tmp_path:
     assert not any("is durable" in text for text in server.texts())
 
 
+@pytest.mark.whole
 def test_nor_in_a_transaction(tmp_path: Path) -> None:
     with served(tmp_path, FILES["STORE"]) as server:
         wire = Wire(server.port)
@@ -65,6 +67,7 @@ def test_nor_in_a_transaction(tmp_path: Path) -> None:
         assert "PSTORE" in wire.error()
 
 
+@pytest.mark.whole
 def test_whoever_said_that_nothing_is_stored_gets_what_was_asked_for(tmp_path: Path) -> None:
     with served(tmp_path, FILES["MAX-UOWS and DEFERRED"] + " PSTORE=NO") as server:
         wire = Wire(server.port)
@@ -76,6 +79,7 @@ def test_whoever_said_that_nothing_is_stored_gets_what_was_asked_for(tmp_path: P
         ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("said", "last_words"),
     [
@@ -93,6 +97,7 @@ def test_a_server_that_stops_says_what_is_durable(tmp_path: Path, said: str, las
     assert server.texts()[-1] == f"stopped: 0 connections ended; {last_words}"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("said", [STORED, "DEFAULT-VALUES=OMS", "DEFAULT-VALUES=OMS STORE=BROKER MAX-UOWS=5"])
 def test_what_has_a_receipt_is_there_after_a_restart(tmp_path: Path, said: str) -> None:
     with served(tmp_path, said) as server:
@@ -138,6 +143,7 @@ def test_a_definition_says_for_itself_what_is_stored() -> None:
     assert "*/*/*" in warning
 
 
+@pytest.mark.whole
 def test_a_server_that_takes_no_unit_of_work_since_nobody_said_how_many_is_not_ready(tmp_path: Path) -> None:
     with served(tmp_path, "PSTORE=WARM STORE=BROKER DEFERRED=YES") as server:
         ready = httpx.get(f"http://127.0.0.1:{server.http_port}/readyz")
@@ -216,6 +222,7 @@ def test_the_example_is_a_whole_file_that_means_what_no_file_does(tmp_path: Path
     assert all(re.search(rf"^\*? *{each.name}=", lines, re.MULTILINE) for each in KEYWORDS if "BROKER" in each.sections)
 
 
+@pytest.mark.whole
 def test_the_files_of_two_brokers_in_the_manual_store_what_they_take(tmp_path: Path) -> None:
     page = (REPOSITORY / "docs" / "how-to" / "standby.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```text\n(DEFAULTS=BROKER\n.*?PARTNER-CLUSTER.*?)```", page, re.DOTALL)

@@ -32,6 +32,7 @@ from oms_journal.broker.store.start import (
 )
 from oms_journal.database.database import MessageDatabase
 from tests.support.broker.stores import DRIVERS, Driver, JournalDriver, added, begun, contents, payloads, put, start
+from tests.support.sweeps import a_sample
 
 HOT, COLD, WARM = Pstore.HOT, Pstore.COLD, Pstore.WARM
 
@@ -91,6 +92,7 @@ TABLE = [
 ]
 
 
+@a_sample(24)
 @pytest.mark.parametrize(("held", "pstore", "force_cold", "erase", "expected"), TABLE)
 def test_a_store_is_begun_as_the_table_says(
     driver: Driver, held: str, pstore: Pstore, force_cold: bool, erase: str | None, expected: Code | CheckpointName

@@ -111,6 +111,7 @@ def changes(chance: random.Random, live: list[int]) -> Changes:
     )
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("seed", range(3))
 def test_both_drivers_say_and_hold_the_same(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

@@ -22,6 +22,7 @@ from tests.support.broker.store_writer import KEPT, opened, turn_and_first
 from tests.support.broker.stores import DRIVERS, Driver, JournalDriver, added, contents, payloads, put
 from tests.support.crashes.crash_model import SPOOL
 from tests.support.project import PYTHONPATH, REPOSITORY
+from tests.support.sweeps import a_sample
 
 
 @pytest.fixture(params=DRIVERS, ids=["journal", "sqlite"])
@@ -50,6 +51,7 @@ def killed_after(kind: str, path: Path, seconds: float) -> int:
         process.stdout.close()
 
 
+@a_sample(1)
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])
 def test_what_was_acknowledged_outlives_a_kill(kind: str, tmp_path: Path) -> None:
     chance = random.Random(kind)
@@ -93,6 +95,7 @@ def filled(store: PersistentStore) -> list[int]:
     raise AssertionError("the disk is full at last")
 
 
+@a_sample(1)
 def test_a_full_disk_refuses_messages_only_and_takes_them_again_when_there_is_room(driver: Driver) -> None:
     driver.fill()
     store = driver.open()
@@ -121,6 +124,7 @@ def test_a_full_disk_refuses_messages_only_and_takes_them_again_when_there_is_ro
     again.close()
 
 
+@pytest.mark.whole
 def test_a_store_on_a_full_disk_is_opened_for_draining(driver: Driver) -> None:
     driver.fill()
     store = driver.open()
@@ -148,6 +152,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_write_is_a_loss(tmp_path: Path)
     store.close()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])
 def test_a_small_file_system_that_was_full_and_drained_takes_messages_again(kind: str, tmp_path: Path) -> None:
     inside = (

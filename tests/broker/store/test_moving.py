@@ -38,6 +38,7 @@ from tests.support.servers.moved_stores import (
     target,
     write_everything,
 )
+from tests.support.sweeps import a_sample
 
 DRIVERS = ("JOURNAL", "SQLITE")
 
@@ -83,6 +84,7 @@ def test_the_source_is_not_changed_by_a_byte(full: Path, sqlite: Path, tmp_path:
         assert before
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_what_a_killed_broker_has_acknowledged_is_moved(tmp_path: Path, driver: str) -> None:
     program = (
@@ -170,6 +172,7 @@ def test_a_subscriber_goes_on_where_it_was_though_no_publication_is_left(tmp_pat
 # Interrupted.
 
 
+@a_sample(1)
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_an_interrupted_load_is_erased_and_repeated(tmp_path: Path, driver: str) -> None:
     _fill(tmp_path / "old", CHUNK_BYTES // 2, 8)
@@ -201,6 +204,7 @@ def test_a_load_that_is_begun_again_in_the_same_process_begins_anew(tmp_path: Pa
     assert everything(tmp_path / "new", driver) == everything(full, "JOURNAL")
 
 
+@a_sample(2)
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("pstore", ["HOT", "WARM", "COLD"])
 def test_no_broker_begins_with_an_unfinished_load(tmp_path: Path, full: Path, driver: str, pstore: str) -> None:

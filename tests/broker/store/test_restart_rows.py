@@ -57,6 +57,7 @@ def after(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     desk.close()
 
 
+@pytest.mark.whole
 @for_each("row", ROWS)
 def test_a_restart_leaves_of_a_row_what_the_table_says(after: After, row: Row) -> None:
     uowid, conv_id = after.uowids[str(row)]
@@ -82,6 +83,7 @@ def test_a_restart_leaves_of_a_row_what_the_table_says(after: After, row: Row) -
         assert asked.status is (Status.PROCESSED if row.variation.status else None)
 
 
+@pytest.mark.whole
 def test_messages_are_there_of_what_was_restored_and_of_nothing_else(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -94,6 +96,7 @@ def test_messages_are_there_of_what_was_restored_and_of_nothing_else(
         desk.close()
 
 
+@pytest.mark.whole
 def test_a_status_that_outlives_its_unit_of_work_goes_when_its_lifetime_is_over(tmp_path: Path) -> None:
     ended("journal", tmp_path, "kill")
     desk = RealDesk(opened("journal", tmp_path), Pstore.HOT)

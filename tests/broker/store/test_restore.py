@@ -33,6 +33,7 @@ from oms_journal.broker.store.changes import Changes, NewMessage, Put
 from oms_journal.broker.store.report import Action
 from oms_journal.broker.store.start import PersistentStore, StartRefused
 from tests.support.broker.stores import DRIVERS, Driver, JournalDriver, begun, contents, put
+from tests.support.sweeps import a_sample
 
 SERVICE = ("CLASS", "SERVER", "SERVICE")
 QUEUE = "CLASS/SERVER/SERVICE"
@@ -117,6 +118,7 @@ ROWS = [(status, variation, left) for (status, variation), left in RESTART_1.ite
 ROWS += [(Status.POSTPONED, variation, left) for variation, left in RESTART_POSTPONED.items()]
 
 
+@a_sample(10)
 @pytest.mark.parametrize(("status", "variation", "left"), ROWS, ids=str)
 def test_a_row_of_the_first_restart_table(driver: Driver, status: Status, variation: Variation, left: object) -> None:
     expected = RESTART_POSTPONED[variation] if status is Status.POSTPONED else RESTART_1[status, variation]

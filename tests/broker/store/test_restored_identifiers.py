@@ -16,6 +16,7 @@ from tests.support.broker.stores import begun
 from tests.support.crashes.crash_model import SPOOL
 from tests.support.crashes.restored import BACKUP, NEW, backed_up, restored
 from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.sweeps import a_sample
 
 OTHER = Path("/other")
 STARTS = 20  # of each broker, after they have parted
@@ -56,6 +57,7 @@ def disk(request: pytest.FixtureRequest) -> SimulatedDisk:
     return backed_up(disk)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("hold", [False, True], ids=["closed", "held"])
 def test_the_original_and_all_that_is_restored_from_it_give_identifiers_of_their_own(
     disk: SimulatedDisk, hold: bool
@@ -85,6 +87,7 @@ def test_a_restored_store_is_counted_on_from_its_first_start(disk: SimulatedDisk
     assert starts_of(disk, NEW, 2) == {first + 1, first + 2}
 
 
+@a_sample(3)
 @pytest.mark.parametrize("kept", [0, 1, 2], ids=["the first start", "the second", "the third"])
 @pytest.mark.parametrize("is_restored", [False, True], ids=["moved or begun", "restored"])
 def test_what_a_start_gave_is_not_given_again_where_damage_has_taken_its_records(

@@ -41,6 +41,7 @@ def pass_through(alice: Session, bob: Session, count: int) -> None:
         assert bodies(bob) == [bytes(20_000)]
 
 
+@pytest.mark.whole
 def test_starts_leave_no_file_each(tmp_path: Path) -> None:
     with Broker.open(tmp_path) as broker, broker.session("ALICE") as alice:
         alice.send(SERVICE, KEPT)
@@ -54,6 +55,7 @@ def test_starts_leave_no_file_each(tmp_path: Path) -> None:
         assert bodies(bob) == [KEPT]
 
 
+@pytest.mark.whole
 def test_starts_that_each_leave_a_unit_waiting_leave_no_file_each(tmp_path: Path) -> None:
     counts = []
     for run in range(41):
@@ -66,6 +68,7 @@ def test_starts_that_each_leave_a_unit_waiting_leave_no_file_each(tmp_path: Path
         assert bodies(bob) == [b"%d" % run for run in range(41)]
 
 
+@pytest.mark.whole
 def test_what_was_delivered_is_gone_with_the_next_start(tmp_path: Path) -> None:
     sizes = []
     for run in range(3):
@@ -142,6 +145,7 @@ def test_room_that_cannot_be_made_is_looked_for_and_told_once(tmp_path: Path, ca
     store.close()
 
 
+@pytest.mark.whole
 def test_a_small_file_system_takes_new_units_of_work_once_it_was_drained_and_they_are_allowed(tmp_path: Path) -> None:
     program = "tests.support.broker.small_disk"
     inside = f"mount -t tmpfs -o size=120m none {tmp_path} && exec {sys.executable} -m {program} broker "

@@ -16,6 +16,7 @@ from oms_journal.broker.store.start import (
 )
 from oms_journal.broker.store.stored import StoredMessage, StoredRecord
 from tests.support.broker.stores import DRIVERS, MESSAGE_BYTES_MAX, Driver, added, contents, payloads, put
+from tests.support.sweeps import a_sample
 
 FULL = 2  # of SQLite's `synchronous`: the log is synced with every commit
 
@@ -263,6 +264,7 @@ def test_what_is_loaded_keeps_number_time_properties_and_producer(driver: Driver
     again.close()
 
 
+@a_sample(1)
 def test_many_messages_are_loaded(driver: Driver) -> None:
     store = driver.open()
     expected = [StoredMessage(2 * turn + 1, f"q{turn % 3}", b"%d" % turn, {}, turn) for turn in range(2500)]

@@ -8,6 +8,7 @@ from sortedcontainers import SortedDict
 from oms_journal.broker.kernel.tables.hold import HeldWindow
 from oms_journal.broker.records import HELD, HeldRecord
 from oms_journal.journal.operations import VALUE_BYTES_MAX
+from tests.support.sweeps import a_sample
 
 FIRST, STEP, COUNT = 100, 3, 400
 LAST = FIRST + STEP * COUNT
@@ -25,6 +26,7 @@ def numbers(found: HeldWindow) -> int:
     return len(found.record("1000000000000001").numbers)
 
 
+@a_sample(3)
 @pytest.mark.parametrize("seed", range(10))
 def test_what_is_released_and_done_with_in_any_order_is_what_was_said(seed: int) -> None:
     chance, there = random.Random(seed), publications()

@@ -17,6 +17,7 @@ from tests.broker.store.test_restored_store import read, received
 from tests.support.broker.held_stores import mark_restored
 from tests.support.cli_runner import command_line, environment, oms, oms_json
 from tests.support.servers.web_place import WebPlace
+from tests.support.sweeps import a_sample
 
 BROKER_ID = "NIGHT"
 
@@ -99,6 +100,7 @@ def numbered(tmp_path: Path, *producers: str) -> Path:
     return directory
 
 
+@a_sample(2)
 @pytest.mark.parametrize(
     "by, names, has",
     [
@@ -163,6 +165,7 @@ def left(store: Path) -> list[tuple[str, str, int]]:
 EVERYBODYS = [("NEWS", who, number) for number in (1, 2, 3) for who in ("ALICE", "BOB")] + [("SPORT", "BOB", 4)]
 
 
+@a_sample(4)
 @pytest.mark.parametrize(
     "named", [[], ["--queue", "topic/NEWS"], ["--newer", "1h"], ["--subscriber", "BOB"]], ids=" ".join
 )
@@ -216,6 +219,7 @@ def every_second(store: Path, tmp_path: Path) -> Path:
 SECOND = [b"%d" % number for number in range(0, 40, 2)]
 
 
+@a_sample(1)
 @pytest.mark.parametrize("done", [0, 1, 2, 7, 19, 20])
 def test_every_second_of_many_publications_is_discarded_however_often_it_is_interrupted(
     many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
@@ -279,6 +283,7 @@ def test_a_broker_that_runs_is_told_with_oms_cmd(place: Path) -> None:
     assert "no properties" in wrong.stderr
 
 
+@pytest.mark.whole
 def test_release_waits_for_a_broker_that_runs_on_the_store_to_end(place: Path) -> None:
     with Broker.open(place, broker_id=BROKER_ID):
         asking = subprocess.Popen(
@@ -349,6 +354,7 @@ def test_except_goes_with_release_and_names_something(running: WebPlace) -> None
     assert "nothing of what is held is named" in asked.stderr, "before it is asked for"
 
 
+@a_sample(6)
 @pytest.mark.parametrize("is_except", [False, True])
 @pytest.mark.parametrize(
     "words",

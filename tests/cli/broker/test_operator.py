@@ -97,6 +97,7 @@ def test_commands_are_listed_and_carried_out(server: Serving, queue: str) -> Non
     assert ask_json(server, "info", "PSF", f"server_name={queue}")["count"] == 1
 
 
+@pytest.mark.whole
 def test_a_command_that_destroys_is_not_given_without_asking(server: Serving, queue: str) -> None:
     uowid = ask_json(server, "info", "PSF", f"server_name={queue}")["rows"][0]["uowid"]
 
@@ -127,6 +128,7 @@ def test_without_a_server_the_command_says_so() -> None:
     oms("info", "BROKER", "--broker", "ftp://x", code=2)
 
 
+@pytest.mark.whole
 def test_a_server_is_stopped_by_a_command(tmp_path: Path) -> None:
     with Serving(tmp_path / "store") as server:
         assert ask(server, "cmd", "SHUTDOWN", "BROKER", "--yes") == "SHUTDOWN done\n"
@@ -166,6 +168,7 @@ def test_a_subscriber_that_is_shut_down_at_once_gives_back_what_it_has(server: S
 # Users and rights.
 
 
+@pytest.mark.whole
 def test_a_server_with_users_is_asked_by_who_may(tmp_path: Path) -> None:
     users = [
         user("ALICE", send=["/queue/A"], receive=["/queue/A"], administer=["/queue/A"]),
@@ -205,10 +208,12 @@ def test_top_without_a_terminal_prints_one_view_after_the_other(server: Serving,
     assert [set(json.loads(line)) for line in lines] == [{"broker", "statistics", "latency", "services", "topics"}] * 2
 
 
+@pytest.mark.whole
 def test_top_on_a_dumb_terminal_moves_no_cursor(server: Serving) -> None:
     assert "\x1b" not in on_terminal("top", "-n", "1", "--broker", url(server), term="dumb")
 
 
+@pytest.mark.whole
 def test_top_on_a_terminal_draws_in_place_and_ends_with_ctrl_c(server: Serving) -> None:
     text = on_terminal("top", "-i", "0.2", "--broker", url(server), types="\x03", waits_for="commit times")
 
@@ -217,6 +222,7 @@ def test_top_on_a_terminal_draws_in_place_and_ends_with_ctrl_c(server: Serving) 
     assert "\x1b[?25h\x1b[?1049l" in text
 
 
+@pytest.mark.whole
 def test_top_goes_on_while_the_server_is_away(tmp_path: Path) -> None:
     with Serving(tmp_path / "store") as server:
         command = command_line("top", "-i", "0.2", "--json", "--broker", url(server))
@@ -327,6 +333,7 @@ def on_terminal(*arguments: str, types: str = "", waits_for: str = "", term: str
     return text
 
 
+@pytest.mark.whole
 def test_a_password_is_asked_for_only_where_the_server_wants_one(server: Serving, tmp_path: Path) -> None:
     assert "ETB001" in ask(server, "info", "broker", "--user", "olga")  # anybody may look there
     with Files(tmp_path, has_tls=False).serve() as guarded:

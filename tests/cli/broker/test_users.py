@@ -11,6 +11,7 @@ import pytest
 from oms_journal.broker.rights import Right
 from oms_journal.broker.server.security.users import read_users
 from tests.support.cli_runner import command_line, environment, oms
+from tests.support.sweeps import a_sample
 
 SECRET = "correct horse battery"
 
@@ -71,6 +72,7 @@ def test_a_password_is_changed_and_the_rights_stay(tmp_path: Path) -> None:
     assert found.may(Right.SEND, "A/B/C")
 
 
+@a_sample(4)
 @pytest.mark.parametrize(
     ("arguments", "stdin", "code", "says"),
     [
@@ -116,6 +118,7 @@ def test_while_another_changes_the_file_nobody_else_does(tmp_path: Path) -> None
     assert set(read_users(path)) == {"ALICE"}
 
 
+@pytest.mark.whole
 def test_at_a_terminal_the_password_is_asked_for_twice_and_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "users"
     for second, code in ((SECRET, 0), ("something else", 1)):

@@ -16,6 +16,7 @@ from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.servers.guarded_server import Files, set_users
 from tests.support.servers.stomp_server import Serving
 from tests.support.servers.wrong_at_broker import ASKING, COMMANDS
+from tests.support.sweeps import a_sample
 from tests.support.wrong_inputs import Command, faults_of
 
 VARIABLES = ("OMS_BROKER", "OMS_USER", "OMS_PASSWORD", "OMS_CA_FILE", "ETB_ATTR", "SPOOL_DIRECTORY")
@@ -106,6 +107,7 @@ def places(servers: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return servers | {name: str(path) for name, path in found.items()}
 
 
+@a_sample(40)
 @pytest.mark.parametrize("row", COMMANDS, ids=str)
 def test_a_wrong_command_line_of_a_broker_is_refused_in_words_for_people(row: Command, places: dict[str, str]) -> None:
     above = Path(places["none"]).parent
@@ -123,6 +125,7 @@ def test_a_wrong_command_line_of_a_broker_is_refused_in_words_for_people(row: Co
     assert {path: path.stat().st_mtime_ns for path in above.rglob("*")} == before, "what is refused changes nothing"
 
 
+@a_sample(1)
 @pytest.mark.parametrize("line", ASKING)
 def test_ctrl_c_ends_whoever_waits_for_a_broker_with_one_word(line: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -142,6 +145,7 @@ def test_ctrl_c_ends_whoever_waits_for_a_broker_with_one_word(line: str, tmp_pat
     assert said == "oms: interrupted\n"
 
 
+@pytest.mark.whole
 def test_the_rows_are_of_every_command_of_a_broker() -> None:
     said = {row.line[0] for row in COMMANDS}
 

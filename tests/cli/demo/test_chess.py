@@ -34,7 +34,7 @@ from oms_journal.cli.demo.chess.step import (
 )
 from oms_journal.cli.failures import Failure
 from tests.support.cli_runner import command_line, environment, oms, oms_json
-from tests.support.sweeps import for_each
+from tests.support.sweeps import a_sample, for_each
 
 WHITE, BLACK = Side.WHITE, Side.BLACK
 OPERA_MOVES = [
@@ -296,6 +296,7 @@ def crash_images(desk: Desk, folder: Path) -> Iterator[list[Desk]]:
         desk.calls = calls
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("place", range(len(SHORTEST) + 1))
 def test_a_crash_after_any_call_leaves_a_game_that_goes_on(
     place: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
@@ -367,6 +368,7 @@ def tampered(desk: Desk, side: Side, old: str, new: str) -> list[str]:
     return differences(SHORT, desk.scores())
 
 
+@a_sample(1)
 @pytest.mark.parametrize(
     ("side", "old", "new", "said"),
     [
@@ -409,6 +411,7 @@ def pgn(folder: Path, moves: Sequence[str] = SHORT) -> Path:
     return path
 
 
+@pytest.mark.whole
 def test_a_game_with_kills_holds_and_says_so_in_json(tmp_path: Path) -> None:
     seen = oms_json("chess", "--pgn", str(pgn(tmp_path)), "--kills", "4", "--seed", "7", spool=tmp_path)
 
@@ -447,6 +450,7 @@ def match(folder: Path, watch: Callable[[Visit], None], kills: int = 0) -> Playe
     return Match(MatchSettings(spool=folder / "spool", game=game, kills=kills, seed=1), watch).run()
 
 
+@pytest.mark.whole
 def test_a_move_that_got_lost_ends_the_game_with_a_finding(tmp_path: Path) -> None:
     def steal(visit: Visit) -> None:
         if visit.side is WHITE and visit.outcome is Outcome.MOVED:
@@ -462,6 +466,7 @@ def test_a_move_that_got_lost_ends_the_game_with_a_finding(tmp_path: Path) -> No
     assert played.findings == ["black at move 1 is 'no game', and 'moved' is due"]
 
 
+@pytest.mark.whole
 def test_a_game_that_does_not_hold_is_told_and_its_directory_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,7 @@ def test_a_message_is_removed_in_a_later_commit_than_it_is_added(few: Flights) -
     assert few.operations == 2 * FEW - CANCELLED
 
 
+@pytest.mark.whole
 @with_table
 def test_the_whole_table_is_there() -> None:
     flights = load_flights()
@@ -201,6 +202,7 @@ def test_a_writer_that_was_done_before_it_was_killed_changes_nothing(
     assert max(each["hesitation"] for each in seen["rounds"]) > 0.9
 
 
+@pytest.mark.whole
 @with_table
 def test_a_person_reads_short_lines_and_a_verdict_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -214,6 +216,7 @@ def test_a_person_reads_short_lines_and_a_verdict_in_the_end(tmp_path: Path, mon
     assert lines[-1].endswith(f"oms analyze {tmp_path / 'spool'} {tmp_path / 'spool-retained'} --out DIR")
 
 
+@pytest.mark.whole
 @with_table
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_temporary_directory_stays_only_when_asked(
@@ -266,6 +269,7 @@ def test_a_writer_that_fails_says_why(tmp_path: Path) -> None:
         assert "the demo's writer failed: cannot" in str(attempt.failure())
 
 
+@pytest.mark.whole
 @with_table
 def test_ctrl_c_ends_the_writers_and_removes_the_directory(tmp_path: Path) -> None:
     with subprocess.Popen(
@@ -343,6 +347,7 @@ TAMPERINGS: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.whole
 @with_table
 @pytest.mark.parametrize("what", sampled(TAMPERINGS, 2, kind=lambda what: what.partition(" at ")[0]))
 def test_tampering_with_the_files_after_the_kill_is_found(
@@ -358,6 +363,7 @@ def test_tampering_with_the_files_after_the_kill_is_found(
     assert len(list(tmp_path.iterdir())) == 1, "the directory is kept as evidence"
 
 
+@pytest.mark.whole
 @with_table
 def test_what_is_found_stands_in_the_json_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oms_journal.cli.demo.flights.command.Demo", partial(Demo, after_kill=delete_one))

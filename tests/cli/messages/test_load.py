@@ -136,6 +136,7 @@ def test_data_files_are_as_long_as_asked_for(spool: Path) -> None:
     assert max(sizes) <= 64 << 10
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("number", "code", "what"),
     [

@@ -79,6 +79,7 @@ def test_what_is_too_long_is_wrong_usage_and_nothing_is_added(spool: Path, queue
     assert not list(spool.glob("*.data"))
 
 
+@pytest.mark.whole
 def test_limits_come_from_the_environment_too(spool: Path) -> None:
     done = oms_process("send", "q", "four", spool=spool, variables={"MAX_MESSAGE_SIZE": "3B"})
 
@@ -221,6 +222,7 @@ def typed() -> Iterator[tuple[int, int]]:
     os.close(program)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("answer", "code", "left"), [(b"n\n", 1, 4), (b"\n", 1, 4), (b"y\n", 0, 1)])
 def test_a_person_is_asked_before_anything_is_removed(
     orders: Path, typed: tuple[int, int], answer: bytes, code: int, left: int

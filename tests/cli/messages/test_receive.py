@@ -76,6 +76,7 @@ def test_a_locked_database_is_told_apart(spool: Path) -> None:
             oms(*command, spool=spool, code=3)
 
 
+@pytest.mark.whole
 def test_a_command_can_wait_for_the_lock(spool: Path) -> None:
     with MessageDatabase.open(spool):
         process = started(spool, "receive", "q", "--wait", "30")
@@ -100,6 +101,7 @@ def test_waiting_ends_when_nothing_came_for_so_long(spool: Path) -> None:
     assert oms("receive", "q", "--timeout", "0.3", spool=spool, code=1).stdout == ""
 
 
+@pytest.mark.whole
 def test_a_follower_gets_what_others_send_meanwhile(spool: Path) -> None:
     follower = started(spool, "receive", "q", "--follow", "--count", "5")
     assert follower.stdout is not None
@@ -115,6 +117,7 @@ def test_a_follower_gets_what_others_send_meanwhile(spool: Path) -> None:
     assert waiting(spool) == 1
 
 
+@pytest.mark.whole
 def test_a_follower_waits_for_a_process_that_has_the_lock(spool: Path) -> None:
     with MessageDatabase.open(spool) as db:
         follower = started(spool, "receive", "new", "--follow", "--count", "1")
@@ -128,6 +131,7 @@ def test_a_follower_waits_for_a_process_that_has_the_lock(spool: Path) -> None:
     assert errors == b""
 
 
+@pytest.mark.whole
 def test_ctrl_c_ends_a_follower_with_one_line(spool: Path) -> None:
     follower = started(spool, "receive", "q", "--follow")
     assert follower.stdout is not None
@@ -139,6 +143,7 @@ def test_ctrl_c_ends_a_follower_with_one_line(spool: Path) -> None:
     assert errors == b"oms: interrupted\n"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("arguments", [["receive", "many", "--count", "50000", "--batch", "100"], ["dump", "--json"]])
 def test_a_reader_that_goes_away_ends_the_command_quietly(spool: Path, arguments: list[str]) -> None:
     with MessageDatabase.open(spool) as db:

@@ -11,6 +11,7 @@ from oms_journal.journal.disk import RealDisk
 from oms_journal.recovery import findings
 from tests.support.cli_runner import oms, oms_json, oms_lines
 from tests.support.disks.small_files import MODEST
+from tests.support.sweeps import a_sample
 
 HOUR = 3600 * 1_000_000
 OLD, NEW = range(1, 5), range(5, 9)  # the numbers of what was added long ago, and just now
@@ -79,6 +80,7 @@ def test_what_is_held_is_listed_by_queue_and_message_and_shown(spool: Path) -> N
     assert "held back" not in oms("list", spool=spool).stdout
 
 
+@a_sample(5)
 @pytest.mark.parametrize(
     "chosen, numbers",
     [
@@ -108,6 +110,7 @@ def test_what_is_named_is_released_or_discarded_and_nothing_else(
     assert set(free(spool)) == (set() if options else numbers)
 
 
+@a_sample(2)
 @pytest.mark.parametrize(
     "by, names",
     [
@@ -200,6 +203,7 @@ def test_who_receives_nothing_is_told_of_what_is_held(spool: Path, words: list[s
     assert oms("receive", "even", *words, spool=spool).stderr == ""
 
 
+@a_sample(6)
 @pytest.mark.parametrize(
     "arguments, said",
     [

@@ -19,6 +19,7 @@ from oms_journal import MessageDatabase, NotServed, QueueClient, connect_queue
 from oms_journal.database.door.address import listening
 from tests.support.cli_runner import command_line, environment, oms, oms_json
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
+from tests.support.sweeps import a_sample
 
 PRODUCERS, MESSAGES = 4, 150
 # A producer: each message until it is acknowledged, with its identifier, and a line for each.
@@ -113,6 +114,7 @@ def test_four_producers_one_killed_and_a_server_killed_lose_nothing_and_double_n
     assert {name: found[int(number)] for name, number in acknowledged.items()} == {name: name for name in acknowledged}
 
 
+@a_sample(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda one: one.name)
 def test_a_signal_ends_it_cleanly_while_others_add(number: signal.Signals, spool: Path) -> None:
     with serving(spool) as server, producing(spool / "queue.sock", "p", 100_000) as producer:
@@ -130,6 +132,7 @@ def test_a_signal_ends_it_cleanly_while_others_add(number: signal.Signals, spool
     assert all(found[int(number)] == name for name, number in (each for each in told if len(each) == 2))
 
 
+@pytest.mark.whole
 def test_it_says_where_it_serves(spool: Path, tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.sock"
     with serving(spool, "--socket", str(path)) as server:
@@ -139,6 +142,7 @@ def test_it_says_where_it_serves(spool: Path, tmp_path: Path) -> None:
         assert server.wait() == 0
 
 
+@pytest.mark.whole
 def test_programs_are_told_in_json(spool: Path) -> None:
     process = subprocess.Popen(
         command_line("queue", "serve", "--json"), env=environment(spool), stdout=subprocess.PIPE, text=True
@@ -150,6 +154,7 @@ def test_programs_are_told_in_json(spool: Path) -> None:
         assert process.wait() == 0
 
 
+@pytest.mark.whole
 def test_systemd_is_told_that_it_is_ready_and_that_it_stops(spool: Path, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
@@ -209,6 +214,7 @@ def test_a_wrong_call_is_refused_and_leaves_no_socket(words: list[str], code: in
     assert (tmp_path / "file").read_text() == "kept"
 
 
+@pytest.mark.whole
 def test_a_server_whose_directory_is_taken_away_ends_and_says_so(spool: Path, tmp_path: Path) -> None:
     path = tmp_path / "q.sock"
     with serving(spool, "--socket", str(path)) as server, connect_queue(path) as db:
@@ -224,6 +230,7 @@ def test_a_server_whose_directory_is_taken_away_ends_and_says_so(spool: Path, tm
             db.add("orders", b"x")
 
 
+@pytest.mark.whole
 def test_a_client_that_is_stopped_disturbs_no_other(spool: Path) -> None:
     path = spool / "queue.sock"
     with serving(spool), producing(path, "p", 100_000) as producer, connect_queue(path) as db:
@@ -236,6 +243,7 @@ def test_a_client_that_is_stopped_disturbs_no_other(spool: Path) -> None:
             producer.kill()
 
 
+@pytest.mark.whole
 def test_what_was_collected_is_received_afterwards(spool: Path) -> None:
     with serving(spool) as server:
         with connect_queue(spool / "queue.sock") as db:

@@ -135,6 +135,7 @@ def test_nobody_opens_a_backup_for_writing(spool: Path, target: Path) -> None:
     assert oms("list", spool=target).stdout
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_follower_ends_in_good_order_when_it_is_told_to(spool: Path, target: Path, number: signal.Signals) -> None:
     follower = subprocess.Popen(

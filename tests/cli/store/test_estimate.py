@@ -80,12 +80,14 @@ LOADS = [
 ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("load", sampled(LOADS, 2), ids=str)
 def test_the_disk_of_a_load_is_told_within_a_tenth(tmp_path: Path, load: Load) -> None:
     loaded(tmp_path, load)
     assert estimate_load(load).live_bytes == pytest.approx(data_bytes(tmp_path), rel=0.1)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("load", split([LOADS[0]], [LOADS[1]]), ids=str)
 def test_the_memory_of_a_load_is_told_within_a_tenth(tmp_path: Path, load: Load) -> None:
     loaded(tmp_path / "load", load)
@@ -137,6 +139,7 @@ def played(directory: Path, load: Load, passing: int) -> None:
     desk.close()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("load", "passing"),
     [
@@ -152,6 +155,7 @@ def test_the_disk_of_a_brokers_calls_is_told_within_a_tenth(tmp_path: Path, load
     assert found.live_bytes + found.flow_bytes == pytest.approx(data_bytes(tmp_path), rel=0.1)
 
 
+@pytest.mark.whole
 def test_a_load_larger_than_the_sample_is_scaled_up() -> None:
     small = estimate_load(Load(uows=SAMPLE_MAX // 4, size=100))
     large = estimate_load(Load(uows=16 * SAMPLE_MAX, size=100))
@@ -160,6 +164,7 @@ def test_a_load_larger_than_the_sample_is_scaled_up() -> None:
     assert large.memory == pytest.approx(64 * small.memory, rel=0.1)
 
 
+@pytest.mark.whole
 def test_what_comes_and_goes_between_two_clean_ups_is_counted() -> None:
     quiet, busy = estimate_load(Load(uows=100)), estimate_load(Load(uows=100, rate=10.0, cleanup_seconds=100.0))
     assert quiet.flow_bytes == quiet.dead_bytes == 0
@@ -220,6 +225,7 @@ def test_a_temporary_directory_that_takes_no_sample_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.whole
 def test_the_command_prints_a_table_and_json() -> None:
     text = oms("estimate", "--uows", "200", "--messages", "40", "--size", "59", "--statuses", "1000").stdout
     assert "200 units of work waiting, 40 messages of 59 bytes each" in text

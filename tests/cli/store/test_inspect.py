@@ -14,6 +14,7 @@ from oms_journal.journal.format.records import TermColumns
 from tests.support.cli_runner import oms, oms_json, oms_lines
 from tests.support.disks.small_files import churn, open_small
 from tests.support.journals.on_terms import add_on_terms
+from tests.support.sweeps import a_sample
 
 FIELDS = {
     "sequence",
@@ -193,6 +194,7 @@ def test_dump_hides_contents_when_asked(spool: Path) -> None:
         assert "keep me" not in text
 
 
+@a_sample(2)
 @pytest.mark.parametrize(
     ("arguments", "fits"),
     [

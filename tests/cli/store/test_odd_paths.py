@@ -74,6 +74,7 @@ def test_every_command_works_there_and_can_name_it(spool: Path, as_json: bool) -
             json.loads(result.stdout)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("encoding", ["ascii:strict", "utf-8:strict", "latin-1:strict"])
 def test_what_a_terminal_cannot_show_is_escaped(spool: Path, encoding: str) -> None:
     variables = {"PYTHONIOENCODING": encoding}
@@ -83,6 +84,7 @@ def test_what_a_terminal_cannot_show_is_escaped(spool: Path, encoding: str) -> N
         assert b"Traceback" not in said and b"Unicode" not in said, said
 
 
+@pytest.mark.whole
 def test_a_database_there_is_backed_up_followed_and_restored_whole(spool: Path, tmp_path: Path) -> None:
     backup = tmp_path / ("backup" + ODD)
     follower = subprocess.Popen(

@@ -17,6 +17,7 @@ from oms_journal.database.backup.backup import back_up
 from oms_journal.journal import names
 from tests.support.cli_runner import command_line, environment, invoked, oms, oms_json
 from tests.support.journals.analysed import analysed
+from tests.support.sweeps import a_sample
 
 
 @pytest.fixture
@@ -105,6 +106,7 @@ def test_of_a_closed_database_that_nobody_sees_all_is_held_and_it_is_said_what_t
     assert oms("receive", "orders", "--count", "41", spool=spool).stdout.endswith("since\n")
 
 
+@a_sample(1)
 @pytest.mark.parametrize("went_on, said", [(True, "The original went on"), (None, "Nobody can see")])
 def test_what_is_known_of_the_original_is_told_in_words_of_its_own(
     backup: Path, tmp_path: Path, went_on: bool | None, said: str
@@ -123,6 +125,7 @@ def test_what_is_known_of_the_original_is_told_in_words_of_its_own(
     assert len(oms("receive", "orders", "--count", "41", spool=tmp_path / "knows").stdout.splitlines()) == 41
 
 
+@a_sample(3)
 @pytest.mark.parametrize(
     "arguments, place, said",
     [
@@ -162,6 +165,7 @@ def test_damage_of_the_backup_is_reported_with_exit_code_1(backup: Path) -> None
     assert oms_json("stats", spool=backup.parent / "new")["held"] >= 80
 
 
+@a_sample(1)
 @pytest.mark.parametrize("delay", [0.0, 0.3, 0.5, 0.7, 0.9])
 def test_a_killed_restore_says_so_and_is_run_again(backup: Path, tmp_path: Path, delay: float) -> None:
     spool = tmp_path / "new"

@@ -15,7 +15,7 @@ from oms_journal.journal.format.manifest import Manifest
 from tests.support.crashes.backup_model import BACKUP, COPIED, LINKED, History, check_backup, grown, run_backup
 from tests.support.crashes.crash_model import Account
 from tests.support.disks.faulty_disk import VERBS, Killed, SimulatedDisk
-from tests.support.sweeps import Share, for_each, in_three_sizes
+from tests.support.sweeps import Share, a_sample, for_each, in_three_sizes
 
 SEEDS = 3  # of what a power cut keeps
 WAYS = [pytest.param(COPIED, id="copied"), pytest.param(LINKED, id="linked")]
@@ -48,6 +48,7 @@ class Scene:
             return
 
 
+@a_sample(1)
 @in_three_sizes
 @pytest.mark.parametrize("options", WAYS)
 @pytest.mark.parametrize("is_first", [True, False])

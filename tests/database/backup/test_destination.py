@@ -18,6 +18,7 @@ from tests.support.crashes.backup_model import BACKUP, COPIED
 from tests.support.crashes.crash_model import SPOOL
 from tests.support.crashes.restored import BEGAN, opened
 from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.sweeps import a_sample
 
 SECOND = 1_000_000
 
@@ -58,6 +59,7 @@ def _a_file(target: Path) -> None:
     target.write_text("no directory")
 
 
+@a_sample(4)
 @pytest.mark.parametrize("change", [_removed, _moved, _replaced, _a_file])
 @pytest.mark.parametrize("rolls", [False, True], ids=["what comes to the file", "a new file"])
 @pytest.mark.parametrize("links", [False, True], ids=["copies", "links"])
@@ -103,6 +105,7 @@ def test_it_goes_on_when_the_destination_is_back(tmp_path: Path) -> None:
         assert shipped.manifest is not None and shipped.manifest.next_message == 3
 
 
+@pytest.mark.whole
 def test_the_command_names_the_destination_too_and_gives_no_advice_about_the_database(tmp_path: Path) -> None:
     spool, target = tmp_path / "spool", tmp_path / "backup"
     with MessageDatabase.open(spool) as db:

@@ -13,7 +13,7 @@ from oms_journal.journal.format import manifest
 from tests.support.crashes.backup_model import BACKUP, COPIED, History, RecordedWriter, check_backup
 from tests.support.crashes.crash_model import SPOOL, Account, Unattended, open_unattended, state_of, workload
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
-from tests.support.sweeps import Share, in_two_sizes, split
+from tests.support.sweeps import Share, a_sample, in_two_sizes, split
 
 
 class Scene:
@@ -89,6 +89,7 @@ def test_while_nothing_comes_nothing_is_written(scene: Scene) -> None:
     assert scene.disk.steps == before
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("rounds", split([3, 20], rest=[1, 2, 7]))
 def test_it_goes_on_through_rolls_clean_up_and_restarts(scene: Scene, rounds: int) -> None:
     for turn in range(100 // rounds):
@@ -147,6 +148,7 @@ def test_another_follower_goes_on_where_the_last_one_ended(scene: Scene) -> None
     scene.check()
 
 
+@a_sample(4)
 @pytest.mark.parametrize("verb", ["create", "write", "sync", "rename", "sync_directory", "open", "read", "unlink"])
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=lambda code: errno.errorcode[code])
 def test_what_fails_once_is_told_and_done_by_a_later_poll(scene: Scene, verb: str, code: int) -> None:
@@ -215,6 +217,7 @@ def _at(disk: SimulatedDisk, scene: Scene) -> Follower | None:
         return None
 
 
+@pytest.mark.whole
 def test_a_crash_of_the_database_costs_the_backup_nothing() -> None:
     scene = Scene()
     for turn in range(20):

@@ -16,7 +16,7 @@ from tests.database.backup.interleaved import ReadInParts, Stepwise
 from tests.support.crashes.backup_model import BACKUP, COPIED, LINKED, History, RecordedWriter, backed_up, grown
 from tests.support.crashes.crash_model import SPOOL, Account, open_unattended, workload
 from tests.support.disks.faulty_disk import SimulatedDisk
-from tests.support.sweeps import Share, in_two_sizes
+from tests.support.sweeps import Share, a_sample, in_two_sizes
 
 ROUNDS = 60
 SCENES = range(2)
@@ -63,6 +63,7 @@ class _Scene:
             yield self.chance.randint(1, 3) if self.chance.random() < often else 0
 
 
+@a_sample(3)
 @in_two_sizes
 @pytest.mark.parametrize("options", WAYS)
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -85,6 +86,7 @@ def _going(writer: Stepwise) -> Callable[[float], None]:
     return lambda _: writer.go(3)
 
 
+@a_sample(2)
 @in_two_sizes
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_validation_finds_no_damage_wherever_the_writer_goes_on(moment: str, share: Share) -> None:

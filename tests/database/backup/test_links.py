@@ -17,7 +17,7 @@ from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.recovery.decision import Action
 from tests.support.crashes.crash_model import SPOOL, Account, Writer, open_unattended, workload
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
-from tests.support.sweeps import Share, in_two_sizes, split
+from tests.support.sweeps import Share, a_sample, in_two_sizes, split
 
 
 class Links:
@@ -69,6 +69,7 @@ def test_a_finished_file_never_changes_while_the_database_works() -> None:
     assert links.check() > 10
 
 
+@a_sample(1)
 @in_two_sizes
 @pytest.mark.parametrize("verb", ["write", "sync", "truncate"])
 def test_a_file_that_a_backup_may_have_linked_is_not_cut_where_sealing_it_fails(verb: str, share: Share) -> None:
@@ -94,6 +95,7 @@ def test_a_file_that_a_backup_may_have_linked_is_not_cut_where_sealing_it_fails(
     assert taken > 20 and failed > 1
 
 
+@a_sample(4)
 @pytest.mark.parametrize("size", range(6000, 11_000, 500))
 def test_a_footer_that_makes_its_file_longer_is_not_seen_before_it_is_durable(size: int) -> None:
     disk = SimulatedDisk()
@@ -146,6 +148,7 @@ def _flip_padding(data: bytearray, _: random.Random) -> None:
 DAMAGES = [None, _flip, _flip_header, _flip_footer, _cut, _zero, _flip_padding]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("alignment", split([64], [8]))
 def test_no_action_of_recovery_changes_a_file_that_was_there(alignment: int) -> None:
     actions: Counter[str] = Counter()

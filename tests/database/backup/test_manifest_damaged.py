@@ -17,6 +17,7 @@ from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format import manifest
 from tests.support.cli_runner import oms, oms_json
 from tests.support.disks.small_files import churn, fill, open_small
+from tests.support.sweeps import a_sample
 
 REREAD = BackupOptions(vouch_seconds=0.2, rereads=True)
 PLAIN = BackupOptions(vouch_seconds=0.2)
@@ -103,6 +104,7 @@ COMMANDS = [
 ]
 
 
+@a_sample(4)
 @pytest.mark.parametrize(("words", "code"), COMMANDS, ids=[" ".join(words) for words, _ in COMMANDS])
 def test_without_both_the_advice_of_every_command_works(target: Path, spool: Path, words: list[str], code: int) -> None:
     expected = undelivered(spool)

@@ -81,6 +81,7 @@ def writing(spool: Path, seed: str) -> "contextlib.AbstractContextManager[subpro
     return process(command, env=os.environ | {"PYTHONPATH": PYTHONPATH})
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("turns", split([(0, 1)], [(2, 3, 4, 5)]))
 def test_a_followed_backup_is_what_the_writer_was_promised_whoever_is_killed(
     tmp_path: Path, turns: tuple[int, ...]
@@ -170,6 +171,7 @@ def _state_of(directory: Path) -> State:
         return messages, {key: (view.get(key) or b"").decode() for key in list(view.keys())}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("numbers", split([(0, 1)], [(2, 3, 4, 5)]))
 def test_a_backup_of_a_database_at_work_is_of_one_commit(tmp_path: Path, numbers: tuple[int, ...]) -> None:
     spool, record = tmp_path / "spool", Record()

@@ -21,7 +21,7 @@ from oms_journal.recovery.validation import validate_directory
 from tests.support.crashes.crash_model import SPOOL, Account, State, Unattended, Writer, state_of, workload
 from tests.support.crashes.restored import BACKUP, BEGAN, NEW, backed_up, opened, restored
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
-from tests.support.sweeps import Share, in_three_sizes, in_two_sizes
+from tests.support.sweeps import Share, a_sample, in_three_sizes, in_two_sizes
 
 MINUTE = 60 * 1_000_000
 DAY = 24 * 60 * MINUTE
@@ -215,6 +215,7 @@ def test_what_clean_up_had_carried_forward_is_restored_though_nothing_vouches_fo
             assert again.add("q", b"sent once", producer_id="order-1") == first
 
 
+@pytest.mark.whole
 def test_it_goes_on_like_any_database_through_starts_clean_ups_and_further_restores() -> None:
     was = made()
     disk, backup, new = was.disk, BACKUP, NEW
@@ -239,6 +240,7 @@ def test_it_goes_on_like_any_database_through_starts_clean_ups_and_further_resto
         new = Path(f"/new{generation}")
 
 
+@a_sample(1)
 @in_three_sizes
 @pytest.mark.parametrize("closed", [False, True])
 def test_killed_or_cut_off_at_any_change_it_is_whole_or_unfinished_and_can_be_repeated(
@@ -290,6 +292,7 @@ def _check_whole_or_unfinished(disk: SimulatedDisk, was: Made, *, closed: bool) 
     return outcome
 
 
+@a_sample(2)
 @in_two_sizes
 @pytest.mark.parametrize(
     "verb", ["create", "write", "sync", "rename", "sync_directory", "unlink", "open", "read", "list", "lock_write"]
@@ -331,6 +334,7 @@ def test_a_full_disk_fails_the_restore_and_with_room_it_can_be_repeated() -> Non
 # Damage.
 
 
+@pytest.mark.whole
 def test_a_backup_that_rotted_anywhere_is_restored_as_far_as_it_can_be_and_says_so() -> None:
     was = made(rounds=20)
     chance = random.Random(4)
@@ -350,6 +354,7 @@ def test_a_backup_that_rotted_anywhere_is_restored_as_far_as_it_can_be_and_says_
             _check_part(disk, whole, report)
 
 
+@pytest.mark.whole
 def test_a_file_that_is_gone_or_cut_is_a_loss_and_all_else_is_there() -> None:
     was = made()
     with DatabaseView.open(SPOOL, disk=was.disk) as view:

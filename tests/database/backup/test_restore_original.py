@@ -121,6 +121,7 @@ def test_nothing_is_handed_out_unless_the_original_is_seen_untouched(case: str) 
     assert report.held == len(held(disk))
 
 
+@pytest.mark.whole
 @for_each("case", LOOKS)
 @for_each("hold", [True, False])
 def test_who_knows_better_decides_whatever_can_be_seen(case: str, hold: bool) -> None:

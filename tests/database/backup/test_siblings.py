@@ -14,7 +14,7 @@ from oms_journal.journal import names
 from oms_journal.journal.errors import BehindItsBackup
 from oms_journal.journal.names import DataFileName
 from tests.support.disks.small_files import churn, fill, open_small
-from tests.support.sweeps import sampled
+from tests.support.sweeps import a_sample, sampled
 
 QUICK = BackupOptions(vouch_seconds=5.0)
 
@@ -67,6 +67,7 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "backup"
 
 
+@a_sample(3)
 @pytest.mark.parametrize("went_on", [0, 1, 40], ids=lambda count: f"{count} more of the copy")
 @pytest.mark.parametrize("had", [1, 20], ids=lambda count: f"{count} more of the original")
 @pytest.mark.parametrize("starts", [1, 3])
@@ -156,6 +157,7 @@ def _loses_its_lock_file(spool: Path) -> None:
     added(spool, 2, b"more")
 
 
+@a_sample(2)
 @pytest.mark.parametrize(
     "change",
     sampled(

@@ -10,6 +10,7 @@ from oms_journal.database.bulk.values import in_order, values
 from tests.support.crashes.crash_model import SPOOL, open_unattended
 from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.disks.small_files import SMALL, open_small
+from tests.support.sweeps import a_sample
 
 
 def in_bulk(database: MessageDatabase, prefix: str = "") -> dict[str, bytes]:
@@ -52,6 +53,7 @@ def scribble(database: MessageDatabase, chance: random.Random, rounds: int) -> N
     database.put("nothing", b"")
 
 
+@a_sample(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_values_in_bulk_are_those_one_by_one(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

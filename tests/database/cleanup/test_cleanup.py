@@ -15,6 +15,7 @@ from oms_journal.database.cleanup import IDLE_BYTES
 from oms_journal.journal.names import DataFileName
 from tests.support.disks.small_files import SMALL, churn, fill, open_small, sequences
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS, WatchedDisk
+from tests.support.sweeps import a_sample
 
 _RESERVE = shutil.ignore_patterns("omsmsg.reserve", "*.new")
 
@@ -33,6 +34,7 @@ def _roll(db: MessageDatabase) -> None:
 # What goes.
 
 
+@a_sample(6)
 @pytest.mark.parametrize(
     "needed", list(product([False, True], repeat=4)), ids=lambda n: "".join("-x"[each] for each in n)
 )
@@ -185,6 +187,7 @@ def test_what_comes_into_an_idle_file_while_it_is_about_to_go_keeps_it(tmp_path:
 # Faults and crashes between the steps.
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("step", range(9))
 def test_a_clean_up_that_stops_anywhere_loses_nothing_and_is_done_again(step: int, tmp_path: Path) -> None:
     disk = WatchedDisk()
@@ -217,6 +220,7 @@ def test_a_clean_up_that_stops_anywhere_loses_nothing_and_is_done_again(step: in
                 again.cleanup(compact=True)
 
 
+@a_sample(4)
 @pytest.mark.parametrize("place", range(6))
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_a_file_that_comes_back_below_the_mark_goes_again_and_takes_nothing_with_it(

@@ -178,6 +178,7 @@ def test_values_that_change_while_they_are_moved_keep_their_last_version(tmp_pat
         assert {key: db.get(key) for key in expected} == expected
 
 
+@pytest.mark.whole
 def test_messages_that_are_delivered_while_they_are_moved_stay_delivered(tmp_path: Path) -> None:
     live: dict[int, bytes] = {}
     with open_small(tmp_path) as db:
@@ -221,6 +222,7 @@ def test_a_clean_up_that_begins_before_the_first_commit_leaves_its_file_alone(tm
         assert [message.payload for message in db.undelivered()] == [b"first of this opening"]
 
 
+@pytest.mark.whole
 def test_a_reader_sees_every_message_once_while_they_are_moved(tmp_path: Path) -> None:
     with open_small(tmp_path) as db:
         kept = list(db.add_many("kept", [b"%d" % index for index in range(40)]))

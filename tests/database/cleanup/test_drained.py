@@ -27,7 +27,7 @@ from tests.support.crashes.crash_model import (
 )
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
-from tests.support.sweeps import for_each, split
+from tests.support.sweeps import a_sample, for_each, split
 
 SIZE = 16 * SMALL  # of a data file
 RESERVED = (1 << 20) + 2 * SIZE
@@ -78,6 +78,7 @@ def test_what_pins_the_oldest_file_is_moved_once_a_message_was_refused_and_then_
     assert found_after(disk, max_data_file_size=SIZE) == writer.account.state
 
 
+@a_sample(1)
 @pytest.mark.parametrize("share", [0.0, 0.25])
 def test_what_little_pins_the_oldest_files_is_moved_by_any_clean_up_where_room_is_wanted(share: float) -> None:
     disk, writer = drained(compact_share=share)
@@ -123,6 +124,7 @@ def test_it_is_looked_for_again_only_when_something_was_committed_since() -> Non
     assert database._needs_room
 
 
+@a_sample(1)
 @pytest.mark.parametrize("is_closed", [True, False])
 @pytest.mark.parametrize("has_reserve", [True, False])
 def test_a_start_on_a_full_disk_makes_room(is_closed: bool, has_reserve: bool) -> None:
@@ -185,6 +187,7 @@ def test_a_start_that_holds_something_back_moves_nothing() -> None:
         assert database.cleaned_at_start.moved_messages == 0
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("pins", split([150], [1, 400]))
 def test_more_than_the_reserve_has_is_moved_a_few_files_at_a_time(pins: int) -> None:
     disk, writer = drained(pins=pins, space=RESERVED + 80 * SIZE)
@@ -200,6 +203,7 @@ def test_more_than_the_reserve_has_is_moved_a_few_files_at_a_time(pins: int) -> 
     assert found_after(disk, max_data_file_size=SIZE) == writer.account.state
 
 
+@pytest.mark.whole
 @for_each(("seed", "is_cut"), product(range(12), [False, True]), sample=5, is_long=True)
 def test_a_crash_while_room_is_made_loses_nothing_and_doubles_nothing(seed: int, is_cut: bool) -> None:
     disk, writer = drained(pins=80, space=RESERVED + 40 * SIZE)

@@ -67,6 +67,7 @@ class TwoSimulatedFileSystems(SimulatedDisk):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", split([SimulatedDisk], [TwoSimulatedFileSystems]))
 def test_a_power_cut_while_clean_up_moves_files_leaves_each_of_them_here_or_there(kind: type[SimulatedDisk]) -> None:
     retention, step = Path("/kept"), 0

@@ -13,6 +13,7 @@ from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.reading.dump import DumpedOperation
 from oms_journal.recovery.dump import dump
 from tests.support.disks.watched_disk import HandClock
+from tests.support.sweeps import a_sample
 
 SMALL = 7680
 
@@ -65,6 +66,7 @@ def test_each_message_of_a_commit_has_its_identifier_wherever_it_is_read(tmp_pat
         assert {message.producer_id for message in map(db.read, commit.numbers)} == {"whole"}
 
 
+@a_sample(2)
 @pytest.mark.parametrize("end", [_close, _crash])
 @pytest.mark.parametrize("cleans_up", [False, True])
 def test_what_was_sent_is_known_after_a_restart(

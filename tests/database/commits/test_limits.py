@@ -17,6 +17,7 @@ from oms_journal.journal.operations import PROPERTIES_BYTES_MAX, VALUE_BYTES_MAX
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from tests.support.disks.small_files import MODEST
 from tests.support.disks.watched_disk import HandClock
+from tests.support.sweeps import a_sample
 
 ODD_CHARACTERS = [
     *("\0", "\n", "\r\n", "\t", " ", "'", '"', "`", "\\", "/", "..", "*", "?", "%", "%s", "{}", "$(x)", "-", "."),
@@ -120,6 +121,7 @@ def test_a_value_may_have_64_kib(tmp_path: Path) -> None:
 # Names.
 
 
+@a_sample(8)
 @pytest.mark.parametrize("name", ODD_CHARACTERS, ids=ascii)
 def test_a_name_may_have_any_character(name: str, tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path, max_data_file_size=MODEST) as db:
@@ -204,6 +206,7 @@ def test_keys_of_the_engine_are_refused_and_never_shown(key: str, tmp_path: Path
 # Commits and files.
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("limit", [7680, 8584, 65_536])
 def test_no_sealed_file_is_larger_than_the_limit_unless_one_commit_is(limit: int, tmp_path: Path) -> None:
     chance = random.Random(limit)
@@ -244,6 +247,7 @@ def test_a_commit_larger_than_the_limit_has_a_file_of_its_own(size: int, tmp_pat
         assert db.undelivered_count() == 3 + len(many)
 
 
+@pytest.mark.whole
 def test_a_commit_has_at_most_a_million_operations_and_delivering_them_costs_few_bytes(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path, cleanup_interval=0) as db:
         numbers = db.add_many("q", [b""] * 1_000_000)
@@ -262,6 +266,7 @@ def test_a_commit_has_at_most_a_million_operations_and_delivering_them_costs_few
     assert sum(_files(tmp_path).values()) - before < 5800, "a run of numbers, and a file around it"
 
 
+@a_sample(2)
 @pytest.mark.parametrize("queues", [1, 12, 100])
 @pytest.mark.parametrize("kind", ["deliver_many", "delete_many"])
 def test_removing_messages_of_interleaved_queues_costs_two_bytes_each(queues: int, kind: str, tmp_path: Path) -> None:

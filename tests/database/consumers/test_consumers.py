@@ -23,6 +23,7 @@ from oms_journal.index.live import Index
 from oms_journal.journal.disk import RealDisk, RealFile
 from oms_journal.journal.reading.message import Source
 from tests.support.disks.small_files import MODEST
+from tests.support.sweeps import a_sample
 
 QUEUES = st.sampled_from(["q", "r"])
 COUNTS = st.sampled_from([1, 2, 30, 100])
@@ -448,6 +449,7 @@ def _interrupted_take(
     return [message.number for message in messages], False
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("take", "seconds"), [(_one, 60e-6), (_several, 120e-6)])
 def test_an_exception_of_a_signal_handler_at_any_moment_of_a_take_loses_and_doubles_no_message(
     db: MessageDatabase, take: Callable[[MessageDatabase], list[Message]], seconds: float
@@ -557,6 +559,7 @@ def test_what_a_cancelled_delivery_removed_is_not_released(tmp_path: Path) -> No
     asyncio.run(asyncio.wait_for(play(), 60))
 
 
+@a_sample(3)
 @pytest.mark.usefixtures("where")
 @pytest.mark.parametrize("turns", range(4))
 def test_a_take_behind_a_cancelled_one_finds_the_message_that_it_gives_back(tmp_path: Path, turns: int) -> None:

@@ -15,6 +15,7 @@ from oms_journal.journal import names
 from tests.support.crashes.crash_model import Unattended
 from tests.support.disks.faulty_calls import Killed
 from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.sweeps import a_sample
 
 SPOOL = Path("/spool")
 SMALL = 65_536  # bytes of a data file: each start copies the disk
@@ -62,6 +63,7 @@ def payloads(killers: int, count: int = 64) -> list[bytes]:
     return found
 
 
+@a_sample(3)
 @pytest.mark.parametrize("several", [1, 7, 64])
 @pytest.mark.parametrize("killers", [1, 3])
 @pytest.mark.parametrize("attempts_max", [1, 3])
@@ -158,6 +160,7 @@ def test_a_close_counts_nothing_though_the_power_goes_behind_it(seed: int) -> No
     assert set(attempts(disk.crash(seed)).values()) == {0}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("several", [1, 3])
 def test_a_death_is_counted_once_though_the_start_after_it_dies_anywhere(several: int) -> None:
     disk = SimulatedDisk()

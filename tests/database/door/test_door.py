@@ -54,6 +54,7 @@ from oms_journal.database.door.protocol import (
 from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.disks.small_files import MODEST
 from tests.support.forking import forked
+from tests.support.sweeps import a_sample
 
 LONG = 60.0
 SMALL = Options.of(max_data_file_size=MODEST, cleanup_interval=0, max_message_size=100_000)
@@ -178,6 +179,7 @@ def answering(answer: bytes) -> Callable[[socket.socket], None]:
     return script
 
 
+@a_sample(10)
 @pytest.mark.parametrize("adding", ADDS.values(), ids=ADDS)
 def test_a_client_gets_what_a_caller_in_the_process_gets(
     adding: Callable[[MessageDatabase | QueueClient], object], tmp_path: Path, path: Path

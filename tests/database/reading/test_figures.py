@@ -11,6 +11,7 @@ from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.database.stats import Stats
 from tests.support.disks.small_files import open_small
 from tests.support.disks.watched_disk import HandClock
+from tests.support.sweeps import a_sample
 
 
 def _work(db: MessageDatabase, seed: int) -> None:
@@ -37,6 +38,7 @@ def _check(stats: Stats, db: MessageDatabase | DatabaseView) -> None:
     assert stats.keys == len(list(db.keys()))
 
 
+@a_sample(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_figures_of_a_closed_database_are_those_of_its_directory(seed: int, tmp_path: Path) -> None:
     with open_small(tmp_path) as db:

@@ -16,6 +16,7 @@ from oms_journal.journal.format.headers import HEADERS_SIZE
 from oms_journal.journal.names import INDEX, DataFileName
 from tests.support.disks.small_files import fill, open_small
 from tests.support.journals import golden_files
+from tests.support.sweeps import a_sample
 
 
 @pytest.fixture
@@ -44,6 +45,7 @@ def _looked_up(directory: Path, numbers: range) -> list[int]:
 # What is vouched for.
 
 
+@pytest.mark.whole
 def test_a_view_shows_what_a_later_commit_vouches_for(db: MessageDatabase) -> None:
     assert _seen(db.directory) == []
     hidden = 0
@@ -195,6 +197,7 @@ def test_what_a_file_ends_with_is_seen_where_the_next_one_was_begun_meanwhile(tm
         assert len(files) == 1 and seen == list(range(1, seen[-1] + 1)) and len(seen) > 2
 
 
+@pytest.mark.whole
 def test_messages_are_looked_up_beside_a_running_writer(tmp_path: Path) -> None:
     stopping = threading.Event()
 
@@ -296,6 +299,7 @@ def test_a_damaged_message_is_told_by_a_view_too(tmp_path: Path) -> None:
 # Looking one message up.
 
 
+@a_sample(1)
 @pytest.mark.parametrize("index", ["fresh", "missing", "broken", "old"])
 def test_a_message_is_looked_up_with_or_without_the_index_file(index: str, tmp_path: Path) -> None:
     with open_small(tmp_path) as db:

@@ -53,6 +53,7 @@ def worker(spool: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.whole
 def test_a_worker_writes_an_invoice_for_each_order_and_puts_aside_what_fails(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path) as db:
         db.add_many("orders", (b"tea", b"", b"coffee"))

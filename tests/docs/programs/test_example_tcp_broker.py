@@ -113,6 +113,7 @@ def test_a_wrong_line_is_answered_in_words_and_the_connection_goes_on(line: str,
         assert client.ask("TAKE jobs 0.01 30") == "NONE"
 
 
+@pytest.mark.whole
 def test_a_message_whose_lease_is_over_cannot_be_acknowledged_by_who_had_it(tmp_path: Path) -> None:
     with broker(tmp_path) as port, closing(Client(port)) as slow, closing(Client(port)) as quick:
         number = slow.ask("PUT jobs 0 text").split()[1]

@@ -38,6 +38,7 @@ def _of(lines: list[str], total: int) -> list[tuple[str, str, int]]:
     return [(each[1], each[2], int(each[3])) for each in found if each is not None]
 
 
+@pytest.mark.whole
 def test_the_worker_says_how_far_it_is_and_goes_on_where_it_broke_down(printed: list[str]) -> None:
     """EntireX, Using Persistence and Units of Work, "Using User Status"."""
     seen = _of(printed, 6)

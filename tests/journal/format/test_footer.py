@@ -54,6 +54,7 @@ from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.writing.draft import CommitBuilder
 from oms_journal.journal.writing.log import Journal, JournalSettings, Opening
+from tests.support.sweeps import a_sample
 
 HEADER = FileHeader(
     database=b"d" * 16, identity=0x1234, sequence=1, owner=1, next_message=1, next_commit=1, low_water=1, created=1
@@ -149,6 +150,7 @@ def test_contents_come_back_from_a_footer(given: Contents, checksum: int, succes
     assert {name: getattr(found, name) for name in same} == {name: getattr(given, name) for name in same}
 
 
+@pytest.mark.whole
 @given(contents())
 def test_a_footer_and_its_columns_are_multiples_of_8(given: Contents) -> None:
     data = encode_footer(given, HEADER, 0, (0, 0))
@@ -302,6 +304,7 @@ def journal(directory: Path, size: int, *, alignment: int = ALIGNMENT_MIN) -> Jo
     return Journal(RealDisk(), directory, Opening(database=b"d" * 16, owner=1, next_message=2**40), settings)
 
 
+@a_sample(3)
 @pytest.mark.parametrize("alignment", [8, 64, 512])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sealed_file_obeys_its_limit_whatever_is_in_it(seed: int, alignment: int, tmp_path: Path) -> None:

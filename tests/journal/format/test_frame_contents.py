@@ -34,6 +34,7 @@ from oms_journal.recovery.validation import validate_directory
 from tests.support.crashes.crash_model import SPOOL, open_unattended
 from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.disks.watched_disk import CountingDisk, WatchedDisk
+from tests.support.sweeps import a_sample
 
 Added = tuple[str, bytes, dict[str, str], str | None]
 queues = st.sampled_from(["q", "häuser"])
@@ -57,6 +58,7 @@ def _commit(db: MessageDatabase, added: list[Added], values: list[tuple[str, byt
     return list(commit.numbers)
 
 
+@pytest.mark.whole
 @given(commits=st.lists(st.tuples(adds, puts), min_size=1, max_size=4), seed=st.integers(0, 1 << 32))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_every_message_and_value_of_a_commit_is_read_as_it_was_written(
@@ -80,6 +82,7 @@ def test_every_message_and_value_of_a_commit_is_read_as_it_was_written(
         assert [found.number for found in db.undelivered()] == sorted(expected)
 
 
+@a_sample(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_messages_that_were_moved_are_read_as_before(seed: int) -> None:
     """Compaction writes them under numbers that do not follow one another, many in a commit."""

@@ -27,7 +27,7 @@ from tests.support.journals.random_directories import RandomDirectory
 from tests.support.sweeps import Share, in_three_sizes, split
 
 COUNT = 520
-SAMPLE = 30
+SAMPLE = 15
 OPERATION_COUNT = 100
 QUEUES = ("orders", "bills", "größe", "q" * 255)
 
@@ -167,6 +167,7 @@ def test_it_says_of_a_directory_what_verify_list_and_dump_say(folder: Path, shar
     assert refused < 0.2 * made
 
 
+@pytest.mark.whole
 def test_it_reads_terms_sets_and_every_alignment_as_we_do(folder: Path) -> None:
     shown: set[str] = set()
     for seed in range(12):  # closed, or for odd seeds as it is while it is open
@@ -179,6 +180,7 @@ def test_it_reads_terms_sets_and_every_alignment_as_we_do(folder: Path) -> None:
     assert shown >= {"ADD", "DELIVER", "DELETE", "PUT", "DROP", "due", "expiry", "attempts", "group", "moved once"}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("seed", split([2], [3, 4]))
 def test_it_resynchronises_where_we_do(folder: Path, seed: int) -> None:
     spool = random_journal(2, folder)
@@ -220,6 +222,7 @@ def test_it_misses_the_footer_that_a_repair_wrote_where_the_file_is_cut_before_i
     assert "damaged footer" in [one["row"] for one in java_reader().read(spool)["files"]]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("alignment", [8, 512, 4096])
 @pytest.mark.parametrize("has_lock", [True, False], ids=["with its lock file", "without it"])
 def test_our_view_of_a_copy_of_an_open_store_shows_what_it_finds_vouched(

@@ -206,6 +206,7 @@ def test_a_failing_journal_leaves_nothing(tmp_path: Path) -> None:
 BRIEF = ("--seconds", "0.3", "--max-data-file-size", "1M", "--bytes", "16M")
 
 
+@pytest.mark.whole
 def test_the_command_measures_this_journal_and_says_what_follows(tmp_path: Path) -> None:
     done = oms_process("io-test", str(tmp_path), *BRIEF)
     text = done.stdout.decode()
@@ -218,6 +219,7 @@ def test_the_command_measures_this_journal_and_says_what_follows(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.whole
 def test_the_command_prints_one_json_document(tmp_path: Path) -> None:
     done = oms_process("io-test", str(tmp_path), *BRIEF, "--json")
     document = json.loads(done.stdout)
@@ -263,6 +265,7 @@ def test_what_cannot_be_measured_is_one_line(arguments: list[str], code: int, sa
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_is_stopped_cleans_up_and_after_a_killed_one_the_next_does(
     number: signal.Signals, tmp_path: Path

@@ -11,6 +11,7 @@ from oms_journal.journal.disk import DiskFile, RealDisk
 from oms_journal.journal.errors import DiskError
 from oms_journal.journal.names import DataFileName
 from oms_journal.recovery.validation import LOOKS_MAX, validate_directory
+from tests.support.sweeps import a_sample
 
 Look = Callable[[Path, RealDisk], None]
 
@@ -65,12 +66,14 @@ def spool(tmp_path: Path) -> Path:
     return tmp_path / "spool"
 
 
+@a_sample(2)
 @pytest.mark.parametrize("look", [validated, viewed, backed_up])
 @pytest.mark.parametrize("reads", [0, 1], ids=["listed", "header read"])
 def test_files_that_go_are_looked_for_again_by_everybody_as_often(look: Look, reads: int, spool: Path) -> None:
     look(spool, Going(spool / str(DataFileName(3)), LOOKS_MAX - 1, reads))
 
 
+@a_sample(2)
 @pytest.mark.parametrize("look", [validated, viewed, backed_up])
 @pytest.mark.parametrize("reads", [0, 1], ids=["listed", "header read"])
 def test_who_gives_up_says_so_and_calls_nothing_damaged(look: Look, reads: int, spool: Path) -> None:

@@ -27,6 +27,7 @@ from oms_journal.recovery.dump import dump
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validation import validate_directory
 from tests.support.journals.golden_files import make
+from tests.support.sweeps import a_sample
 
 HEADER = FileHeader(
     database=bytes(16), identity=5, sequence=1, owner=7, next_message=1, next_commit=1, low_water=1, created=1
@@ -197,6 +198,7 @@ def with_ranges(path: Path, **said: tuple[int, int]) -> None:
     path.write_bytes(data + encode_footer(other, summary.header, xxh3(data), (0, 0)))
 
 
+@a_sample(6)
 @pytest.mark.parametrize("name", _RANGES)
 @pytest.mark.parametrize("said", [(1, 0), (5, 7), (-9, 1 << 62)])
 def test_ranges_of_a_footer_that_are_not_those_of_its_rows_are_refused_where_the_whole_file_is_read(

@@ -18,6 +18,7 @@ from tests.support.crashes.crash_model import SPOOL
 from tests.support.crashes.restored import BACKUP, NEW, backed_up, opened, restored
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 from tests.support.journals.java_reader import java_reader, needs_java
+from tests.support.sweeps import a_sample
 
 CHILD, SIBLING, GRANDCHILD = NEW, Path("/sibling"), Path("/grandchild")
 
@@ -100,6 +101,7 @@ def test_every_one_of_the_family_is_read_by_itself(tmp_path: Path) -> None:
     assert len(databases) == 4
 
 
+@pytest.mark.whole
 def test_a_file_of_any_other_of_the_family_in_any_directory_is_refused() -> None:
     disk = family()
     places = (SPOOL, CHILD, SIBLING, GRANDCHILD)
@@ -194,6 +196,7 @@ def test_where_the_file_that_names_the_next_ancestor_has_rotted_its_files_are_st
         assert database.recovery.intact
 
 
+@a_sample(1)
 @pytest.mark.parametrize("harm", ["rot", "removal"])
 def test_whatever_file_of_a_restored_database_is_lost_the_others_are_read(harm: str) -> None:
     disk = family()
@@ -225,6 +228,7 @@ def test_with_rot_in_between_a_stranger_is_still_a_stranger() -> None:
     refuses(disk, CHILD)
 
 
+@pytest.mark.whole
 def test_a_power_cut_while_the_files_of_ancestors_are_cleaned_up_leaves_a_directory_that_starts() -> None:
     disk = family()
     for step in range(1, 500):

@@ -17,6 +17,7 @@ from tests.support.crashes.crash_model import SPOOL
 from tests.support.crashes.restored import BACKUP, backed_up, opened, restored
 from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.journals.java_reader import HAS_JAVA, java_reader
+from tests.support.sweeps import a_sample
 
 AGAIN, OTHER = Path("/again"), Path("/other")
 
@@ -69,6 +70,7 @@ def _written(disk: SimulatedDisk, source: Path, target: Path) -> Location:
     return Location(storage=Storage(), directory=target, is_whole=True)
 
 
+@a_sample(1)
 @pytest.mark.parametrize("count", [1, 2])
 def test_whichever_files_are_gone_the_start_tells_and_goes_on_with_the_others(count: int, tmp_path: Path) -> None:
     disk = lineage()
@@ -115,6 +117,7 @@ def test_what_is_gone_of_a_backup_is_told_by_its_restore() -> None:
             assert database.recovery.intact
 
 
+@a_sample(2)
 @pytest.mark.parametrize("closes", [True, False])
 @pytest.mark.parametrize("place", [SPOOL, SIBLING])
 def test_the_grandchilds_files_are_refused_where_a_database_lives_that_has_never_seen_them(

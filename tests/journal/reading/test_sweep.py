@@ -20,7 +20,7 @@ from oms_journal.recovery.validation import validate_directory
 from tests.support.cli_runner import oms, oms_json
 from tests.support.crashes.crash_store import Store, small_store
 from tests.support.crashes.strange_frames import STRANGE, Strange, put_of, single_add, write_unchecked
-from tests.support.sweeps import Share, in_two_sizes
+from tests.support.sweeps import Share, a_sample, in_two_sizes
 
 STORES = {
     "small files": small_store(),
@@ -35,6 +35,7 @@ def swept(data: bytes, path: Path, footer: Footer) -> list[BadPayload] | None:
         return sweep(file.file, footer.summary, footer.contents())
 
 
+@a_sample(1)
 @in_two_sizes
 @pytest.mark.parametrize("which", STORES)
 def test_it_says_what_a_walk_says_wherever_a_byte_is_flipped(which: str, tmp_path: Path, share: Share) -> None:
@@ -142,12 +143,14 @@ def test_an_intact_database_is_called_so_and_says_that_every_message_was_read(tm
     assert "every message was read" in oms("verify", spool=written_wrongly(tmp_path / "spool")).stdout
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("what", STRANGE)
 def test_a_file_with_any_strange_frame_is_no_intact_one(what: str, tmp_path: Path) -> None:
     spool = written_wrongly(tmp_path / "spool", STRANGE[what])
     assert oms_json("verify", spool=spool, code=1)["intact"] is False
 
 
+@a_sample(2)
 @pytest.mark.parametrize("is_closed", [False, True], ids=["killed", "closed"])
 @pytest.mark.parametrize("what", ["a number of before", "several numbers of before", "the last commit number"])
 def test_the_commands_come_to_an_end_where_numbers_go_back(what: str, is_closed: bool, tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ def test_good_frames_behind_a_bad_place_are_found(first: int, bad_count: int, al
         assert [(one.start, one.end) for one in found.bad_ranges] == [(bad[0][0], bad[-1][1])]
 
 
+@pytest.mark.whole
 @for_each("alignment", [8, 64, 512, 4096])
 @for_each("group", [1, 2, 5])
 @for_each("size", [0, 1, 8, 200])

@@ -109,6 +109,7 @@ def test_every_kind_of_commit_shares_the_sync(db: MessageDatabase, disk: Watched
     assert (list(db.keys()), three) == (["key", "other"], 3)
 
 
+@pytest.mark.whole
 def test_many_threads_need_far_fewer_syncs_than_commits(
     db: MessageDatabase, disk: WatchedDisk, pool: ThreadPoolExecutor
 ) -> None:

@@ -78,6 +78,7 @@ def test_long_ones_and_those_of_rare_lengths_are_left_as_they_are() -> None:
     assert all(one is other for one, other in zip(kept.all(), long + rare, strict=False))
 
 
+@pytest.mark.whole
 @given(st.lists(st.lists(records(), min_size=1, max_size=3), max_size=12), st.integers(1, 4), st.integers(1, 8))
 @settings(deadline=None)
 def test_a_footer_is_the_same_however_many_heads_were_packed_together(
@@ -138,6 +139,7 @@ def _units(first: int, count: int) -> list[Draft]:
     return found
 
 
+@pytest.mark.whole
 def test_what_a_footer_wants_of_a_unit_of_work_takes_few_bytes_until_it_is_made() -> None:
     """A unit of work that waits may take 300 bytes in all, wherever it lies."""
     place = WritePosition(identity=5, sequence=1, alignment=8, offset=4352, synced=0, next_message=10, next_commit=20)

@@ -10,6 +10,7 @@ from oms_journal import MessageDatabase, UnreadableCommit
 from oms_journal.journal.format.records import Added
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.writing.draft import CommitBuilder, Draft
+from tests.support.sweeps import a_sample
 
 
 def _records(change: Callable[[bytearray], None]) -> Callable[[Draft], None]:
@@ -63,6 +64,7 @@ BROKEN: dict[str, Callable[[Draft], None]] = {
 }
 
 
+@a_sample(16)
 @pytest.mark.parametrize("fault", BROKEN)
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("is_plain", [True, False])

@@ -17,6 +17,7 @@ from oms_journal.journal.writing.log import Journal, JournalSettings, Opening
 from oms_journal.journal.writing.single import PlainAdds
 from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.journals.golden_files import add
+from tests.support.sweeps import a_sample
 
 SPOOL = Path("/spool")
 BYTES_MAX = 16 << 10
@@ -80,6 +81,7 @@ def _of_everything(builder: CommitBuilder) -> None:
     builder.remove(Operation.DELIVER, b"q", np.arange(1, 300, dtype=np.uint64))
 
 
+@a_sample(1)
 @pytest.mark.parametrize("wide", [_on_terms, _moved, _of_a_producer, _of_everything])
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "behind others of its group"])
 def test_the_first_commit_that_makes_every_row_of_the_footer_longer_does_not(wide: Compose, *, together: bool) -> None:

@@ -13,7 +13,7 @@ from oms_journal.recovery.report import Verdict
 from tests.support.crashes.crash_model import SPOOL, Account, State, Writer, found_after, open_unattended, state_of
 from tests.support.crashes.crash_store import FrameAt, Store, archives_in
 from tests.support.disks.faulty_disk import SimulatedDisk
-from tests.support.sweeps import Share, for_each, in_two_sizes
+from tests.support.sweeps import Share, a_sample, for_each, in_two_sizes
 
 ALIGNMENTS = [8, 64, 512, 4096]
 HEADERS = 4352
@@ -143,6 +143,7 @@ def exchanged(ours: int, theirs: int, size: int) -> SimulatedDisk:
     return disk
 
 
+@a_sample(3)
 @in_two_sizes
 @pytest.mark.parametrize("ours", [8, 512])
 @pytest.mark.parametrize("theirs", [8, 512, 4096])
@@ -163,6 +164,7 @@ def test_a_start_goes_on_with_a_file_of_a_copy_wherever_the_lost_one_ended(
         assert found_after(disk) == state
 
 
+@pytest.mark.whole
 @for_each("boundary", [4608, 8192])
 @for_each("behind", [*range(-16, 0, 8), *range(8, 72, 8)])
 def test_what_stands_behind_a_first_write_that_went_elsewhere_is_kept_and_the_write_is_told(

@@ -16,7 +16,7 @@ from oms_journal.recovery.validation import examine
 from tests.support.crashes.crash_model import SPOOL, Account, forget_witness, found_after, open_unattended, state_of
 from tests.support.crashes.crash_store import FrameAt, Store, archives_in, small_store
 from tests.support.disks.faulty_disk import SimulatedDisk
-from tests.support.sweeps import Share, in_three_sizes
+from tests.support.sweeps import Share, a_sample, in_three_sizes
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
@@ -85,6 +85,7 @@ def check_shows(store: Store, name: str, sizes: Iterable[int]) -> None:
         assert examined.decision.row != "missing"
 
 
+@a_sample(1)
 @in_three_sizes
 @pytest.mark.parametrize(("store", "name"), CASES)
 def test_a_cut_at_any_byte_costs_the_frames_behind_it(store: Store, name: str, share: Share) -> None:

@@ -371,6 +371,7 @@ def test_the_policy_refuse_opens_what_is_intact_or_only_unsealed() -> None:
             assert state_of(database) == store.state()
 
 
+@pytest.mark.whole
 def test_the_policy_truncate_cuts_a_file_at_its_first_bad_place() -> None:
     for name in SEALED.data_files():
         for frame in SEALED.frames_of(name):

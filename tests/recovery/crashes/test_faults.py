@@ -28,7 +28,7 @@ from tests.support.crashes.crash_model import (
     workload,
 )
 from tests.support.disks.faulty_disk import SimulatedDisk
-from tests.support.sweeps import Share, in_three_sizes
+from tests.support.sweeps import Share, a_sample, in_three_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,7 @@ def check_run(run: Run, where: str) -> None:
     check_goes_on(after_power_cut, run.account)
 
 
+@a_sample(6)
 @in_three_sizes
 @pytest.mark.parametrize("failing", FAULTS, ids=str)
 def test_no_failing_call_costs_anything_that_was_acknowledged(failing: Failing, share: Share) -> None:
@@ -185,6 +186,7 @@ def test_a_read_error_that_stays_stops_the_start_and_changes_nothing(verb: str) 
     raise AssertionError("the start makes fewer calls than that")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("verb", ["read", "open", "list"])
 def test_a_read_error_that_passes_is_not_damage(verb: str) -> None:
     run = run_with(Failing("read", errno.EIO), 10**6)

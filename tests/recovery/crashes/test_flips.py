@@ -21,7 +21,7 @@ from oms_journal.recovery.validation import examine
 from tests.support.crashes.crash_model import SPOOL, State, found_after, open_unattended, state_of
 from tests.support.crashes.crash_store import FrameAt, Store, archives_in, small_store
 from tests.support.disks.faulty_disk import SimulatedDisk
-from tests.support.sweeps import Share, in_three_sizes
+from tests.support.sweeps import Share, a_sample, in_three_sizes
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
@@ -108,11 +108,12 @@ def share_of(share: Share, store: Store, name: str, stride: int) -> list[int]:
     return share.of(places(store, name, stride=stride), 8, kind=lambda bit: part_of(store, name, bit)[0])
 
 
+@a_sample(1)
 @in_three_sizes
 @pytest.mark.parametrize("store", STORES)
 def test_no_flipped_bit_that_decides_something_goes_unnoticed(store: Store, share: Share) -> None:
     name = store.newest()
-    for bit in share.of(bits_that_decide(store, name), 300, kind=lambda bit: part_of(store, name, bit)):
+    for bit in share.of(bits_that_decide(store, name), 120, kind=lambda bit: part_of(store, name, bit)):
         check_noticed(store, name, bit)
 
 
@@ -124,6 +125,7 @@ def test_no_flipped_byte_anywhere_goes_unnoticed(store: Store, share: Share) -> 
             check_noticed(store, name, bit)
 
 
+@a_sample(1)
 @in_three_sizes
 @pytest.mark.parametrize("store", STORES)
 def test_a_flipped_bit_costs_what_its_frame_held_and_nothing_else(store: Store, share: Share) -> None:

@@ -19,7 +19,7 @@ from tests.support.crashes.crash_model import (
     state_of,
 )
 from tests.support.disks.faulty_disk import SimulatedDisk
-from tests.support.sweeps import sampled
+from tests.support.sweeps import a_sample, sampled
 
 SPACE = (1 << 20) + 48 * SMALL  # the reserve, and some forty files
 
@@ -79,6 +79,7 @@ def test_a_full_database_is_drained_from_the_reserve_cleaned_up_and_takes_messag
     assert found_after(disk) == writer.account.state
 
 
+@a_sample(1)
 @pytest.mark.parametrize("is_closed", [True, False])
 @pytest.mark.parametrize("has_reserve", [True, False])
 def test_a_full_database_opens_for_draining(is_closed: bool, has_reserve: bool) -> None:
@@ -121,6 +122,7 @@ def test_a_database_of_one_message_is_drained_on_a_full_disk_too(size: int) -> N
     assert found_after(disk, max_data_file_size=size) == writer.account.state
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("is_cut", [False, True])
 @pytest.mark.parametrize("seed", sampled(range(3), 1))
 def test_space_that_comes_and_goes_costs_nothing(seed: int, is_cut: bool) -> None:
@@ -185,6 +187,7 @@ def test_a_disk_too_small_for_the_reserve_takes_messages_after_a_restart_as_befo
         disk = disk.crash(turn) if is_cut else disk.restart()
 
 
+@a_sample(1)
 @pytest.mark.parametrize("size", [100, 500, SMALL - 1200])
 def test_a_disk_that_is_full_before_anything_was_kept_back_beside_the_commits_is_drained_all_the_same(
     size: int,
@@ -226,6 +229,7 @@ def test_a_full_disk_while_a_commit_is_written_is_final() -> None:
     assert account.allows(found_after(disk.restart()))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("files", sampled([60, 300], 1))
 def test_messages_never_eat_the_reserve_that_deliveries_live_on(files: int) -> None:
     _, writer = filled((1 << 20) + files * SMALL)

@@ -18,6 +18,7 @@ from tests.support.crashes.crash_store import (
     with_header,
 )
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
+from tests.support.sweeps import a_sample
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
@@ -25,6 +26,7 @@ LAST = SEALED.newest()
 FIRST = "omsmsg-0000000001.data"
 
 
+@a_sample(5)
 @pytest.mark.parametrize("name", SEALED.data_files())
 @pytest.mark.parametrize("place", [0, 8, 255, 4096, 4351])
 def test_one_rotted_copy_of_a_header_costs_nothing(name: str, place: int) -> None:
@@ -137,6 +139,7 @@ def _prepare(disk: SimulatedDisk) -> list[Loss]:
     return list(database.recovery.lost)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kept", [0, 300, 4352, 4384])
 def test_nor_is_a_later_one_lost_where_starts_have_removed_those_before_it(kept: int) -> None:
     """Wherever these starts end: whatever they had to remove was promised to nobody."""
@@ -281,6 +284,7 @@ def other_than(name: str) -> bytes:
     return SEALED.files[next(each for each in SEALED.data_files() if each != name)]
 
 
+@a_sample(3)
 @pytest.mark.parametrize("name", SEALED.data_files())
 @pytest.mark.parametrize(("start", "end"), [(0, 512), (4096, 4352), (0, 4352)])
 def test_another_files_header_over_a_files_own_costs_nothing_while_anything_says_whose_the_file_is(
@@ -318,6 +322,7 @@ def torn_when_it_was_begun() -> SimulatedDisk:
     return forget_witness(left)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("room", ["enough", "none"])
 @pytest.mark.parametrize("how", ["killed", "cut off"])
 def test_a_header_that_was_torn_at_birth_is_no_damage_wherever_the_first_start_ended(how: str, room: str) -> None:

@@ -33,7 +33,7 @@ from tests.support.crashes.crash_model import (
 )
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 from tests.support.servers.stomp_server import eventually
-from tests.support.sweeps import Share, in_two_sizes, sampled
+from tests.support.sweeps import Share, a_sample, in_two_sizes, sampled
 
 TOO_LATE = b"too late" * 100
 
@@ -130,6 +130,7 @@ def test_without_a_good_line_and_a_good_copy_nobody_opens_the_directory_while_so
                 assert database._ownership.number > former._ownership.number
 
 
+@a_sample(4)
 @pytest.mark.parametrize("commits", sampled(range(1, 24), 6))
 @pytest.mark.parametrize("is_held", [False, True])
 def test_the_first_commit_after_the_takeover_is_not_acknowledged(commits: int, is_held: bool) -> None:
@@ -149,6 +150,7 @@ def test_the_first_commit_after_the_takeover_is_not_acknowledged(commits: int, i
     check_goes_on(disk, account)
 
 
+@a_sample(3)
 @in_two_sizes
 @pytest.mark.parametrize("commits", [1, 4, 5, 9])
 @pytest.mark.parametrize(("is_ahead", "is_held"), [(False, False), (True, False), (True, True)])
@@ -199,6 +201,7 @@ def come_back_unless_still_owner(former: Unattended) -> None:
     come_back(former)
 
 
+@a_sample(3)
 @in_two_sizes
 @pytest.mark.parametrize("commits", [0, 1, 4, 5, 9])
 @pytest.mark.parametrize("is_held", [False, True])

@@ -8,6 +8,7 @@ from tests.support.crashes.crash_model import SPOOL, Account, open_unattended, s
 from tests.support.crashes.crash_store import Store
 from tests.support.disks.faulty_bytes import SECTOR
 from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.sweeps import a_sample
 
 ALIGNMENTS = [64, 512, 4096]
 
@@ -24,6 +25,7 @@ def grouped_store(alignment: int, *, is_closed: bool) -> Store:
     return Store({name: data for name, data in disk.contents(SPOOL).items() if any(data)}, Account())
 
 
+@a_sample(2)
 @pytest.mark.parametrize("is_closed", [True, False])
 @pytest.mark.parametrize("alignment", ALIGNMENTS)
 def test_a_sector_of_zeros_costs_the_commits_in_it_and_they_are_told(alignment: int, is_closed: bool) -> None:
@@ -39,6 +41,7 @@ def test_a_sector_of_zeros_costs_the_commits_in_it_and_they_are_told(alignment: 
     assert count
 
 
+@a_sample(2)
 @pytest.mark.parametrize("is_closed", [True, False])
 @pytest.mark.parametrize("alignment", ALIGNMENTS)
 def test_a_flipped_bit_behind_the_payloads_of_any_group_costs_nothing(alignment: int, is_closed: bool) -> None:

@@ -32,7 +32,7 @@ from tests.support.crashes.crash_model import (
 )
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 from tests.support.disks.small_files import SMALL
-from tests.support.sweeps import MARKS, Share, sampled
+from tests.support.sweeps import MARKS, Share, a_sample, sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,7 @@ def _scenarios() -> Iterator[object]:
         )
 
 
+@a_sample(1)
 @pytest.mark.parametrize(("scenario", "share"), [*_scenarios()])
 def test_a_power_cut_takes_nothing_that_was_acknowledged(scenario: Scenario, share: Share) -> None:
     checked_min = 8 if share is Share.SAMPLE else 20
@@ -112,6 +113,7 @@ def test_nor_with_many_other_seeds(scenario: Scenario, seed: int) -> None:
     assert cut_power_at_every_change(scenario, seed, lambda _number, _kind: True) > 100
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("seed", sampled(range(4), 2))
 def test_a_power_cut_during_the_start_after_a_power_cut_takes_nothing_either(seed: int) -> None:
     disk, account = SimulatedDisk(), Account()

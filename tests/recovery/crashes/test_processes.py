@@ -131,6 +131,7 @@ def test_a_second_process_is_told_who_has_the_directory(tmp_path: Path) -> None:
     MessageDatabase.open(tmp_path / "spool").close()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("is_leased", "is_stopped"), [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("seed", sampled(range(3), 1))
 def test_an_owner_that_was_overtaken_acknowledges_nothing_more(
@@ -170,6 +171,7 @@ def test_an_owner_that_was_overtaken_acknowledges_nothing_more(
                 assert part_of(state_of(database), thread) == part_of(found, thread)
 
 
+@pytest.mark.whole
 def test_after_a_fork_the_childs_copy_is_closed_and_the_directory_stays_the_parents(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path / "spool") as database:
         number = database.add("q", b"before the fork")

@@ -30,7 +30,7 @@ from tests.support.crashes.crash_model import (
 )
 from tests.support.crashes.crash_store import Store, small_store
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
-from tests.support.sweeps import Share, in_three_sizes, in_two_sizes
+from tests.support.sweeps import Share, a_sample, in_three_sizes, in_two_sizes
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
@@ -185,6 +185,7 @@ def newest_of(disk: SimulatedDisk) -> int:
     return max(name.sequence for entry in disk.list(SPOOL) if isinstance(name := parse(entry), DataFileName))
 
 
+@a_sample(4)
 @in_three_sizes
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
 def test_a_killed_start_is_repeated_with_the_same_result(situation: Callable[[], SimulatedDisk], share: Share) -> None:
@@ -217,6 +218,7 @@ def changes_of(disk: SimulatedDisk) -> list[str]:
     return kinds
 
 
+@a_sample(6)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
 def test_the_second_and_the_third_start_find_what_the_first_one_found(
     situation: Callable[[], SimulatedDisk],
@@ -277,6 +279,7 @@ def _ended_while_sealing(at: int, *, fails: bool) -> SimulatedDisk | None:
     return disk.restart()
 
 
+@a_sample(1)
 @in_three_sizes
 @pytest.mark.parametrize("fails", [False, True], ids=["killed", "a failed sync"])
 def test_a_footer_that_a_start_trusts_is_there_after_a_power_cut(fails: bool, share: Share) -> None:
@@ -298,6 +301,7 @@ def test_a_footer_that_a_start_trusts_is_there_after_a_power_cut(fails: bool, sh
     raise AssertionError("it comes to its end at last")
 
 
+@a_sample(1)
 @in_two_sizes
 @pytest.mark.parametrize("size", [100, 900])
 def test_a_footer_says_that_a_file_was_begun_only_when_that_is_durable(size: int, share: Share) -> None:

@@ -11,7 +11,7 @@ from oms_journal.recovery.report import Verdict
 from tests.support.crashes.crash_model import SPOOL, State, forget_witness, found_after, open_unattended, state_of
 from tests.support.crashes.crash_store import FrameAt, Store, report_on, small_store
 from tests.support.disks.faulty_disk import SimulatedDisk
-from tests.support.sweeps import Share, in_two_sizes
+from tests.support.sweeps import Share, a_sample, in_two_sizes
 
 CLOSED, LEFT = small_store(), small_store(is_closed=False)
 STORES = [pytest.param(CLOSED, id="of a closed store"), pytest.param(LEFT, id="of one that was left")]
@@ -41,6 +41,7 @@ def state_after(disk: SimulatedDisk) -> State:
         return state_of(database)
 
 
+@a_sample(1)
 @in_two_sizes
 @pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("store", STORES)

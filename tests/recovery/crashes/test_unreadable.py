@@ -9,6 +9,7 @@ from oms_journal.recovery.report import Verdict
 from tests.support.crashes.crash_model import SPOOL, found_after, open_unattended, state_of
 from tests.support.crashes.crash_store import Store, archives_in, small_store
 from tests.support.disks.faulty_disk import SimulatedDisk
+from tests.support.sweeps import a_sample
 
 BLOCK = 4096
 LONE = "omsmsg-0000000001.data"
@@ -26,6 +27,7 @@ def lone_file(alignment: int, commits: int, *, is_closed: bool) -> tuple[Store, 
     return Store({LONE: disk.content(SPOOL / LONE)}, None), given  # type: ignore[arg-type]
 
 
+@a_sample(1)
 @pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "not closed"])
 @pytest.mark.parametrize(("alignment", "commits"), [(8, 60), (512, 20), (4096, 2)])
 def test_whichever_blocks_of_a_lone_file_cannot_be_read_what_they_held_is_lost_and_told(

@@ -21,6 +21,7 @@ from tests.simulation.engine.steps import (
 from tests.simulation.playing import play_script
 from tests.simulation.world import Script
 from tests.simulation.worlds import WORLDS
+from tests.support.sweeps import a_sample
 
 
 def _assert_nothing_breaks(script: Script) -> None:
@@ -28,6 +29,7 @@ def _assert_nothing_breaks(script: Script) -> None:
     assert failure is None, f"{failure.promise}\n{failure.found}"
 
 
+@a_sample(10)
 @pytest.mark.parametrize("kill", range(1, 46))
 def test_a_restore_that_is_killed_anywhere_is_unfinished_or_the_database(kill: int) -> None:
     """At its last call its note is removed, and not durably yet: after a power cut it is to be run again."""
@@ -35,6 +37,7 @@ def test_a_restore_that_is_killed_anywhere_is_unfinished_or_the_database(kill: i
     _assert_nothing_breaks(steps)
 
 
+@a_sample(8)
 @pytest.mark.parametrize("after", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(10))
 def test_a_commit_that_was_on_its_way_when_the_power_went_may_be_in_the_backup(after: int, seed: int) -> None:
@@ -51,6 +54,7 @@ def test_what_a_killed_start_has_taken_in_and_a_backup_has_was_handed_out_to_nob
     _assert_nothing_breaks([*adds, Death(after), Look(), Ship(), Restore(0, 0, True)])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("what", ["gone", "emptied"])
 @pytest.mark.parametrize("file", range(6))
 def test_whichever_file_of_a_database_that_was_restored_twice_is_lost_it_is_told(what: str, file: int) -> None:
@@ -59,6 +63,7 @@ def test_whichever_file_of_a_database_that_was_restored_twice_is_lost_it_is_told
     _assert_nothing_breaks([*adds, Close(), *again, *again, Add(0, 1, 3), Misplace(what, file)])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("let_go", [LetGo(is_all=True), LetGo((1, 3))], ids=["all", "some"])
 @pytest.mark.parametrize("what", ["gone", "emptied"])
 @pytest.mark.parametrize("file", range(4))

@@ -43,6 +43,7 @@ def test_who_was_not_answered_repeats_and_is_told_what_a_receiver_has_had_since(
     _played([TakeOver(2), Do("repeat", 0), Do("exchange", 0), Do("repeat", 0)])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("ending", ["power cut", "killed"])
 @pytest.mark.parametrize("order", ["release_queue", "discard_queue"])
 @pytest.mark.parametrize("change", range(1, 5))
@@ -56,6 +57,7 @@ def test_what_is_decided_about_all_that_is_held_is_completed_by_a_repetition(
     assert any(met[:2] == (ending, operation) for met in seen.met)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("change", range(1, 12))
 def test_a_first_start_that_is_killed_anywhere_holds_the_same(change: int) -> None:
     _played([*HELD[:-1], Restore("killed", 0, (change,)), Do("release", 0), Do("discard", 1)])
@@ -121,6 +123,7 @@ def test_who_waited_is_served_before_a_store_that_is_found_has_heard_of_who_has_
     _played([*began, Do("wait", 0), Do("lose_or_find", 0)])
 
 
+@pytest.mark.whole
 def test_what_is_backed_out_twice_is_a_dead_letter_whatever_ends_the_process() -> None:
     moved = [Reconfigure(2), Do("refuse", 0), Do("refuse", 0)]
     for change in range(1, 6):

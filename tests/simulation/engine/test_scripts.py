@@ -36,6 +36,7 @@ def _assert_nothing_breaks(script: Script) -> None:
     assert failure is None, f"{failure.promise}\n{failure.found}"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("what", ["gone", "emptied"])
 @pytest.mark.parametrize("after", range(1, 11))
 def test_a_file_that_a_killed_clean_up_was_to_remove_is_missed_by_nobody(what: str, after: int) -> None:
@@ -45,6 +46,7 @@ def test_a_file_that_a_killed_clean_up_was_to_remove_is_missed_by_nobody(what: s
     _assert_nothing_breaks([*adds[:2], Remove((0, 1), delivers=True), *clean_up, Misplace(what, 0)])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("end", ["killed", "power cut"])
 @pytest.mark.parametrize("after", range(1, 25))
 def test_what_a_start_has_found_that_was_ended_is_told_by_the_next_one(end: str, after: int) -> None:
@@ -83,6 +85,7 @@ def test_what_a_start_was_to_hold_that_was_ended_is_held_by_one_that_was_not_to_
         _assert_nothing_breaks([*work, Reopen(holds=True), cut, Look(), Reopen(), Look()])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("end", ["killed", "power cut"])
 @pytest.mark.parametrize("after", range(1, 45))
 def test_what_was_torn_and_a_start_has_dropped_that_was_ended_is_told_by_one_that_would_not_have(

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.effects import (
@@ -175,6 +177,7 @@ def test_messages_of_a_conversation_that_is_shut_down_at_once_are_dropped() -> N
     assert carl.call(Function.RECEIVE, conv_id="NEW", wait="NO").code is Code.NO_CONVERSATION
 
 
+@pytest.mark.whole
 @for_each("is_immediate", [False, True])
 @for_each("is_reply", [False, True])
 @for_each("variation", VARIATIONS)

@@ -343,6 +343,7 @@ def test_messages_for_a_deferred_service_do_not_stay_in_memory_and_those_of_a_re
     assert bodies[0].bodies == (Stored(1),) and bodies[1].bodies == (b"awake",)  # type: ignore[union-attr]
 
 
+@pytest.mark.whole
 def test_a_unit_of_work_that_waits_for_a_deferred_service_takes_less_than_300_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -24,6 +24,7 @@ from oms_journal.broker.store.latencies import Latencies
 from tests.support.broker.kernel_desk import Desk, Fields, Person, Said, attributes
 from tests.support.heap import old_heap_frozen as old_heap_frozen
 from tests.support.servers.stomp_desk import StompDesk
+from tests.support.sweeps import a_sample
 
 pytestmark = pytest.mark.usefixtures("old_heap_frozen")
 
@@ -205,6 +206,7 @@ USES: list[Callable[[Names, int], None]] = [
 ]
 
 
+@a_sample(4)
 @pytest.mark.parametrize("use", USES)
 def test_of_a_made_up_name_nothing_stays(use: Callable[[Names, int], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oms_journal.broker.kernel.conversations.places.ENDED_MAX", 20)
@@ -224,6 +226,7 @@ def test_of_a_made_up_name_nothing_stays(use: Callable[[Names, int], None], monk
     assert len(names.world.topics.past) <= 20
 
 
+@pytest.mark.whole
 def test_of_thousands_of_queues_and_topics_of_a_stomp_client_nothing_stays() -> None:
     stomp = StompDesk()
     world = stomp.desk.kernel.world

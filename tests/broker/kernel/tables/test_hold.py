@@ -19,7 +19,7 @@ from oms_journal.broker.records import HOLD, HOLD_KEY, UOW, UOWS, Flag, Status
 from oms_journal.broker.store.start import RESTORED_KEY
 from tests.broker.kernel.units.test_square import LIFETIME, REACHED, Game
 from tests.support.broker.kernel_desk import CHESS, Desk, Person, Said, attributes
-from tests.support.sweeps import for_each
+from tests.support.sweeps import a_sample, for_each
 
 SYNC, COMMIT, QUERY, CANCEL = Option.SYNC, Option.COMMIT, Option.QUERY, Option.CANCEL
 OPERATOR = 900_000  # whom the answers belong to
@@ -486,6 +486,7 @@ def test_released_ones_sleep_again_where_nobody_serves() -> None:
     assert drained(people(again)[1]) == [b"%d" % number for number in range(300)]
 
 
+@a_sample(4)
 @pytest.mark.parametrize("is_served", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_many_of_one_conversation_are_decided_about_together_in_any_order(seed: int, is_served: bool) -> None:

@@ -17,7 +17,7 @@ from oms_journal.broker.kernel.state.effects import (
 from oms_journal.broker.records import HELD, HELDS, HOLD_KEY, PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS
 from tests.broker.kernel.topics.test_topics import BACKOUT, COMMIT, TOPIC, control, get, publish, subscribe
 from tests.support.broker.kernel_desk import Desk, Person, attributes
-from tests.support.sweeps import for_each
+from tests.support.sweeps import a_sample, for_each
 
 OPERATOR = 900_000
 LIMITED = attributes(publication_lifetime="100S", subscription_expiration="500S", client_nonact="UNLIM")
@@ -264,6 +264,7 @@ def published(desk: Desk) -> list[str]:
     return [each.publication_id for _, each in sorted(topics[TOPIC].publications.items())] if topics else []
 
 
+@a_sample(2)
 @pytest.mark.parametrize("part", [1, 4, 8])
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_any_number_of_every_second_publication_is_discarded_and_the_rest_released(

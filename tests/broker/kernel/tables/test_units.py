@@ -9,6 +9,7 @@ import pytest
 from oms_journal.broker.kernel.tables.dormant_units import NO_TEXTS, Count, DormantUnits, Parties, split
 from oms_journal.broker.kernel.tables.packed_rows import BLOCK_ROWS_MAX, LOOSE_ROWS_MAX
 from oms_journal.broker.records import UOW, Flag, Status, UowRecord, identifier
+from tests.support.sweeps import a_sample
 
 
 def record(
@@ -97,6 +98,7 @@ def odd(chance: random.Random, number: int) -> UowRecord:
     )
 
 
+@a_sample(1)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("count", [0, 1, 700, 3 * BLOCK_ROWS_MAX])
 def test_units_of_work_asleep_are_those_of_a_plain_model(seed: int, count: int) -> None:
@@ -135,6 +137,7 @@ def test_what_is_taken_may_come_again_with_another_status() -> None:
     assert units.find(record(77).uowid) == record(77)._replace(status=Status.PROCESSED, changed=5)
 
 
+@pytest.mark.whole
 def test_parties_that_nobody_has_any_more_are_forgotten() -> None:
     units = DormantUnits()
     for turn in range(3):
@@ -165,6 +168,7 @@ def test_the_service_stands_with_the_one_who_offers_it() -> None:
     assert units.counts() == {}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("is_filled", [False, True])
 def test_a_unit_of_work_asleep_takes_less_than_ninety_bytes(is_filled: bool) -> None:
     count = 16_000

@@ -13,6 +13,7 @@ from oms_journal.broker.kernel.tables.ranges import UP_TO
 from oms_journal.broker.records import HELD, HELDS, SUBSCRIPTION, SUBSCRIPTIONS, HeldRecord, SubscriptionRecord
 from tests.broker.kernel.topics.test_topics import BACKOUT, COMMIT, TOPIC, control, get, publish, subscribe
 from tests.support.broker.kernel_desk import Desk, Person, Said, attributes
+from tests.support.sweeps import a_sample
 
 OPERATOR = 900_000
 FEW = 10  # numbers of a record
@@ -110,6 +111,7 @@ def test_a_subscriber_gets_no_more_than_could_be_written_until_it_is_done_with_o
     assert desk.answers[waits].body == b"%d" % FEW, "two ranges have become one"
 
 
+@a_sample(40)
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("is_restored", [False, True], ids=["published", "held and released"])
 @pytest.mark.parametrize("limit", ["0", "UNLIM"], ids=["at once", "delayed"])

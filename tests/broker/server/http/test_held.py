@@ -10,6 +10,7 @@ from oms_journal.broker.admin.codes import CommandCode
 from tests.broker.server.http.test_operators import Limited, _administration, _refusal, command, info, rows, send, serve
 from tests.support.broker.held_stores import mark_restored
 from tests.support.servers.web_place import ALICE, BOB, SERVICE, WebPlace
+from tests.support.sweeps import a_sample
 
 CHESS: dict[str, Any] = dict(SERVICE)
 OTHER: dict[str, Any] = {**SERVICE, "service": "WHITE"}
@@ -143,6 +144,7 @@ def test_publications_are_released_and_discarded_for_each_subscriber(there: Rest
     )
 
 
+@a_sample(1)
 @pytest.mark.parametrize(
     "said",
     [
@@ -201,6 +203,7 @@ def test_without_the_store_a_release_is_refused_and_nothing_is_released(there: R
     assert command(place, "RELEASE", all=True)["affected"] == 5
 
 
+@pytest.mark.whole
 def test_many_are_released_in_commits_of_bounded_size(tmp_path: Path) -> None:
     directory = tmp_path / "store"
     with WebPlace(directory) as before:

@@ -22,7 +22,7 @@ from oms_journal.broker.block_json import REPLY_FIELDS, REQUEST_FIELDS
 from tests.support.servers.guarded_server import PASSWORDS, Files
 from tests.support.servers.stomp_server import Serving
 from tests.support.servers.web_place import WebPlace
-from tests.support.sweeps import split
+from tests.support.sweeps import a_sample, split
 
 FEW, MANY = 12, 25  # examples of each operation and of each way to be asked; a fifth of it for each information object
 WITH_IDENTIFIERS = {"PSF", "UOW", "CONVERSATION", "PUBLICATION"}  # by which their rows are in order
@@ -64,6 +64,7 @@ def test_every_field_of_the_control_block_is_in_it_and_no_other(place: WebPlace)
             assert field.name in there[spoken]["description"]
 
 
+@a_sample(6)
 @pytest.mark.parametrize("name", [*SUBJECTS, *ALIASES])
 def test_an_information_object_has_the_selectors_that_the_server_takes_for_it_and_no_other(
     place: WebPlace, name: str
@@ -143,6 +144,7 @@ COMMON = {"call", "leave", "openapi", "informationObjects", "command", "commands
 OURS = COMMON | {"information"}
 
 
+@a_sample(1)
 @pytest.mark.parametrize("count", split([FEW], [MANY]))
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_the_server_does_what_the_document_says(place: WebPlace, mode: GenerationMode, count: int) -> None:
@@ -159,6 +161,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         yield serving
 
 
+@a_sample(1)
 @pytest.mark.parametrize("mode", list(GenerationMode))
 @pytest.mark.parametrize("user", ["", "MALLORY"])
 def test_a_server_with_users_does_what_the_document_says_and_only_for_them(

@@ -23,6 +23,7 @@ from oms_journal.database.options import Options
 from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.servers.web_place import ALICE, BOB, WebPlace
 from tests.support.servers.web_place import SERVICE as CHESS
+from tests.support.sweeps import a_sample
 
 SERVICE: dict[str, Any] = dict(CHESS)
 BOBS: dict[str, Any] = dict(BOB)
@@ -64,6 +65,7 @@ def serve(place: WebPlace) -> None:
     place.call("REGISTER", **BOB, **SERVICE)
 
 
+@a_sample(7)
 @pytest.mark.parametrize("name", [*SUBJECTS, "POOL-USAGE", "uow-statistics", "psf"])
 def test_every_information_object_answers_with_the_columns_it_promises(place: WebPlace, name: str) -> None:
     send(place)
@@ -96,6 +98,7 @@ def test_an_object_that_makes_no_sense_here_is_refused_with_the_reason(place: We
     assert REFUSED_SUBJECTS[name] in found["text"]
 
 
+@a_sample(8)
 @pytest.mark.parametrize("name", [*REFUSED, "DANCE", ""])
 def test_a_command_that_makes_no_sense_here_is_refused_with_the_reason(place: WebPlace, name: str) -> None:
     found = command(place, name, expects=409 if name in REFUSED else 404)
@@ -395,6 +398,7 @@ def test_no_command_tells_whether_there_is_what_a_user_may_not_see(place: WebPla
         assert told[0] == told[1] == (CommandCode.NOT_AUTHORIZED, CommandCode.NOT_AUTHORIZED.text), name
 
 
+@a_sample(2)
 @pytest.mark.parametrize("limit", [1, 2, 1000])
 @pytest.mark.parametrize(
     "name", ["PSF", "SERVICE", "CONVERSATION", "UOW-STATISTICS", "TOPIC", "SUBSCRIBER", "PUBLICATION"]
@@ -489,6 +493,7 @@ def test_metrics_are_what_their_own_parser_reads(place: WebPlace) -> None:
         assert family.name.startswith(("oms_", "process_"))
 
 
+@pytest.mark.whole
 def test_the_number_of_labels_is_bounded_and_nothing_is_left_out(place: WebPlace) -> None:
     place.call("LOGON", **ALICE)
     names = [f"S{number:03}" for number in range(230)] + ['odd "name"\\']

@@ -19,7 +19,7 @@ from oms_journal.broker.server.http.login import (
 )
 from tests.support.servers.guarded_server import PASSWORDS, USERS, Files, set_users, user
 from tests.support.servers.stomp_server import Serving, Wire, eventually
-from tests.support.sweeps import for_each
+from tests.support.sweeps import a_sample, for_each
 
 
 @pytest.fixture(scope="module", params=["open", "users"])
@@ -73,6 +73,7 @@ def call(server: Serving, headers: dict[str, str] | None = None, **said: Any) ->
 # Host.
 
 
+@a_sample(1)
 @for_each(
     ("host", "is_ours"),
     [
@@ -334,6 +335,7 @@ def test_a_login_that_is_none_is_refused(guarded: Serving, body: bytes, status: 
     assert ask(guarded, "POST", "/login", f"127.0.6.{len(body) % 250 + 1}", content=body).status_code == status
 
 
+@pytest.mark.whole
 def test_a_session_ends_when_its_user_changes(tmp_path: Path) -> None:
     files = Files(tmp_path, has_tls=False)
     with files.serve() as server, browser(server) as client:
@@ -420,6 +422,7 @@ def test_who_may_administer_some_services_does_nothing_to_others(operated: tuple
         assert made[name] in ask(server, "GET", "/info/PSF", auth=basic("ROOT")).text
 
 
+@pytest.mark.whole
 def test_a_password_in_the_control_block_goes_no_further(guarded: Serving) -> None:
     block = {"function": "LOGON", "user_id": "ALICE", "password": "hunter2 in the block", "token": "T"}
     answer = ask(guarded, "POST", "/aci", json=block, auth=basic("ALICE"))

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
+import pytest
+
 from oms_journal.broker.server.http.connection import WebConnection
 from tests.support.servers.guarded_server import PASSWORDS, Files
 from tests.support.servers.stomp_server import eventually
@@ -166,6 +168,7 @@ def test_only_so_many_come_beyond_the_bound_and_of_those_who_say_nothing_the_fir
         assert answer(silent[1])[0] == 503
 
 
+@pytest.mark.whole
 def test_who_has_logged_on_with_a_password_keeps_nobody_out_with_what_it_waits_for(tmp_path: Path) -> None:
     files = Files(tmp_path, has_tls=False, more="MAX-CONNECTIONS=3")
     with files.serve() as serving, ExitStack() as stack:

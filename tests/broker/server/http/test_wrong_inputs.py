@@ -17,7 +17,7 @@ from oms_journal.broker.admin.subjects import REFUSED as REFUSED_SUBJECTS
 from oms_journal.broker.admin.subjects import SUBJECTS
 from tests.support.servers.guarded_server import PASSWORDS, Files
 from tests.support.servers.web_place import WebPlace
-from tests.support.sweeps import for_each
+from tests.support.sweeps import a_sample, for_each
 from tests.support.wrong_inputs import CHARACTERS_MAX, faults_of
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW")
@@ -162,6 +162,7 @@ LIMITS = ("", "0", "-1", "1.5", "x", str(LIMIT_MAX + 1), "9" * 5000, "٣", " 5",
 CURSORS = ("x", "{", '{"a": 1}', "NaN", "[" * 500, '"\ud7ff', "x" * 3000, "'", "[1,")
 
 
+@a_sample(6)
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_every_object_refuses_selectors_limits_and_cursors_that_are_none(place: WebPlace, subject: str) -> None:
     def asked(name: str, value: str) -> tuple[int, dict[str, str], bytes]:
@@ -202,6 +203,7 @@ def test_a_command_that_is_none_is_404_and_says_where_the_list_is(place: WebPlac
         assert refused(ordered(place, command=name), name) == (409, CommandCode.CANNOT_EXECUTE)
 
 
+@a_sample(4)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_refuses_what_does_not_go_with_it(place: WebPlace, name: str) -> None:
     first = {"command": name, "object": COMMANDS[name].targets[0]}
@@ -260,6 +262,7 @@ def test_who_may_not_is_403_and_told_what(guarded: WebPlace) -> None:
         assert refused(found, "MALLORY", "may not administer") == (403, CommandCode.NOT_AUTHORIZED)
 
 
+@a_sample(1)
 @pytest.mark.parametrize("user", ["MALLORY", "ROOT"])
 def test_who_speaks_as_somebody_else_is_told(guarded: WebPlace, user: str) -> None:
     said = json.dumps({"function": "LOGON", "user_id": "ALICE"}).encode()

@@ -30,7 +30,7 @@ from tests.broker.server.migration.moving_servers import Side, Wire, free_ports
 from tests.support.cli_runner import command_line, environment
 from tests.support.servers.guarded_server import Files
 from tests.support.servers.moved_stores import attributes, everything, files, lines, write_everything
-from tests.support.sweeps import split
+from tests.support.sweeps import a_sample, split
 
 LONG_BYTES = 200_000
 
@@ -148,6 +148,7 @@ def ask(port: int, path: str, document: object) -> tuple[int, dict[str, Any]]:
 # Whole, and once.
 
 
+@pytest.mark.whole
 def test_two_processes_move_a_store_and_stop(pair: Pair) -> None:
     write_everything(pair.place / "old")
     before = files(pair.place / "old")
@@ -255,6 +256,7 @@ def move_among_kills(pair: Pair, seed: int) -> None:
     Broker.open(attributes=attributes(pair.place / "new", pair.drivers[1], pstore="HOT")).close()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("seed", split([1], [0]))
 def test_who_is_killed_and_started_again_moves_the_store_once(pair: Pair, seed: int) -> None:
     fill(pair, 60)
@@ -268,6 +270,7 @@ def test_whoever_is_killed_the_store_is_moved_once(pair: Pair, seed: int) -> Non
     move_among_kills(pair, seed)
 
 
+@a_sample(1)
 @pytest.mark.parametrize("cuts_after", split([200, 6_000_000], [1_500_000, 9_990_000]))
 def test_a_network_that_is_cut_and_mended_is_waited_for(pair: Pair, cuts_after: int) -> None:
     fill(pair, 50)
@@ -287,6 +290,7 @@ def test_a_network_that_is_cut_and_mended_is_waited_for(pair: Pair, cuts_after: 
     assert files(pair.place / "old") == before
 
 
+@pytest.mark.whole
 def test_a_load_broker_that_comes_back_begins_anew(pair: Pair) -> None:
     fill(pair, 50)
 
@@ -305,6 +309,7 @@ def test_a_load_broker_that_comes_back_begins_anew(pair: Pair) -> None:
     assert pair.is_equal()
 
 
+@pytest.mark.whole
 def test_who_is_told_to_stop_before_the_end_says_that_it_is_not_done(pair: Pair) -> None:
     fill(pair, 1)
     with pair.start(0) as waiting:
@@ -313,6 +318,7 @@ def test_who_is_told_to_stop_before_the_end_says_that_it_is_not_done(pair: Pair)
         assert any("stopped before the store was moved" in text for text in waiting.log)
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_a_terminal_shows_whom_it_waits_for(pair: Pair) -> None:
     fill(pair, 1)
@@ -371,6 +377,7 @@ def test_a_target_that_is_not_empty_is_refused_and_the_partner_hears_of_it(pair:
         assert [m.body for unit in bob.receive_units(wait=0.1) for m in unit] == [b"mine"]
 
 
+@pytest.mark.whole
 def test_another_source_may_not_touch_an_unfinished_load(pair: Pair) -> None:
     fill(pair, 20)
 

@@ -193,6 +193,7 @@ ABOUT_A_PUBLICATION = [
 ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("field", "function", "option"),
     [
@@ -245,6 +246,7 @@ def test_a_user_name_in_a_header_counts_for_nothing(server: Serving) -> None:
     mallory.close()
 
 
+@pytest.mark.whole
 def test_what_is_given_back_too_often_is_moved_to_the_dead_letters_by_the_server_itself(tmp_path: Path) -> None:
     files = Files(tmp_path, has_tls=False, more="MAX-DELIVERY-COUNT=1")
     with files.serve() as server:
@@ -263,6 +265,7 @@ def test_what_is_given_back_too_often_is_moved_to_the_dead_letters_by_the_server
 # What changes.
 
 
+@pytest.mark.whole
 def test_who_loses_a_right_or_the_login_loses_the_connection_and_others_do_not(tmp_path: Path) -> None:
     files = Files(tmp_path, has_tls=False)
     with files.serve() as server:
@@ -314,6 +317,7 @@ def waits(server: Serving) -> bool:
     return any(row["calls_waiting"] for row in rows if row["user_id"] == "ALICE")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("is_named", [False, True], ids=["by a token", "by its name"])
 def test_who_loses_a_right_gets_nothing_more_over_http_of_what_it_had_registered_for(
     tmp_path: Path, is_named: bool
@@ -341,6 +345,7 @@ def test_who_loses_a_right_gets_nothing_more_over_http_of_what_it_had_registered
         root.close()
 
 
+@pytest.mark.whole
 def test_who_does_not_read_has_lost_its_right_all_the_same(tmp_path: Path) -> None:
     files = Files(tmp_path, has_tls=False)
     with files.serve() as server:
@@ -361,6 +366,7 @@ def test_who_does_not_read_has_lost_its_right_all_the_same(tmp_path: Path) -> No
         deaf.close()
 
 
+@pytest.mark.whole
 def test_guesses_are_slowed_down_and_a_client_that_is_logged_on_does_not_notice(tmp_path: Path) -> None:
     with Files(tmp_path, has_tls=False).serve() as server:
         alice, heard = client(server, "ALICE")
@@ -391,6 +397,7 @@ def test_guesses_are_slowed_down_and_a_client_that_is_logged_on_does_not_notice(
 # A place at the server.
 
 
+@pytest.mark.whole
 def test_nobody_without_the_password_ends_a_connection_by_its_user_and_token(server: Serving) -> None:
     known = wire(server, "BOB", token="T")
     for said in (

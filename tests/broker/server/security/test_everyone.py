@@ -303,6 +303,7 @@ def test_a_unit_of_work_of_others_is_nobodys_to_ask_for_change_or_cancel(server:
     assert (found["error_code"], found["uow_status"], found.get("ustatus", "")) == ("00000000", "ACCEPTED", "")
 
 
+@pytest.mark.whole
 def test_a_producers_identifier_is_no_way_to_what_others_have_sent(server: Serving) -> None:
     """It is for repeats: who says one that somebody else has said learns nothing of what was sent under it."""
     receipts, bodies = set(), []

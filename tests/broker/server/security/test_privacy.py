@@ -10,6 +10,7 @@ from tests.support.servers.guarded_server import Files
 from tests.support.servers.stomp_server import Serving, Wire, eventually
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("driver", ["JOURNAL", "SQLITE"])
 def test_whatever_the_umask_directories_are_0700_and_files_0600(tmp_path: Path, driver: str) -> None:
     more = f"PSTORE-TYPE={driver} PSTORE-REPORT=YES"
@@ -40,6 +41,7 @@ def modes(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mode & 0o777 for path in (folder, *folder.rglob("*"))}
 
 
+@pytest.mark.whole
 def test_what_others_can_reach_is_told_with_every_start_and_stays_as_it_is(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
     with Serving(spool):
@@ -55,6 +57,7 @@ def test_what_others_can_reach_is_told_with_every_start_and_stays_as_it_is(tmp_p
     assert spool.stat().st_mode & 0o777 == 0o755
 
 
+@pytest.mark.whole
 def test_a_folder_where_others_could_put_another_users_file_is_told(tmp_path: Path) -> None:
     folder = tmp_path / "etc"
     folder.mkdir()

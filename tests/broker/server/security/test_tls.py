@@ -17,6 +17,7 @@ from oms_journal.broker.server.security.access import Access, AccessRefused, is_
 from tests.support.cli_runner import oms
 from tests.support.servers.guarded_server import PASSWORDS, Files
 from tests.support.servers.stomp_server import Heard, Serving, eventually
+from tests.support.sweeps import a_sample
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +126,7 @@ def test_http_is_encrypted_and_its_cookie_is_for_tls_and_this_host_alone(server:
         assert client.get("/whoami").json()["user"] == "ALICE"
 
 
+@pytest.mark.whole
 def test_a_certificate_that_is_renewed_is_used_without_a_restart(tmp_path: Path) -> None:
     files = Files(tmp_path)
     with files.serve() as server:
@@ -224,6 +226,7 @@ def test_oms_serve_says_what_it_would_need_to_listen_beyond_loopback(tmp_path: P
     assert not (tmp_path / "spool").exists()
 
 
+@pytest.mark.whole
 def test_an_insecure_network_is_told_with_every_start(tmp_path: Path) -> None:
     files = Files(tmp_path, users=[], has_tls=False, more="INSECURE-NETWORK=YES")
     with files.serve("--host", "0.0.0.0") as server:
@@ -240,6 +243,7 @@ def test_an_authority_that_is_none_is_refused_before_anything_begins(tmp_path: P
         Access.open(built_in(tls_ca=str(authority)).broker)
 
 
+@a_sample(1)
 @pytest.mark.parametrize("spoil", ["mode", "missing", "garbage"])
 def test_a_server_does_not_start_without_the_users_that_it_was_told_of(tmp_path: Path, spoil: str) -> None:
     files = Files(tmp_path, has_tls=False)

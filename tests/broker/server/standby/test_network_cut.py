@@ -16,6 +16,7 @@ def namespaces() -> None:
         pytest.skip(reason)
 
 
+@pytest.mark.whole
 def test_a_cut_network_is_no_takeover_and_a_dead_owner_behind_it_is_one(tmp_path: Path) -> None:
     loudly = {"INSECURE_NETWORK": "YES"} if "INSECURE-NETWORK" in CANONICAL else {}
     with Hosts() as hosts, Pair(tmp_path, hosts=hosts.addresses, **loudly) as pair:

@@ -53,6 +53,7 @@ def attributes_of(pair: Pair, users: str = "") -> Attributes:
     return attributes
 
 
+@pytest.mark.whole
 def test_who_asks_and_proves_nothing_leaves_no_trace(pair: Pair) -> None:
     first = pair.start(0, "STANDARD")
     eventually(lambda: holder_of(pair).count > 0)
@@ -75,6 +76,7 @@ def test_who_asks_and_proves_nothing_leaves_no_trace(pair: Pair) -> None:
         assert SAID not in partner_of(first), headers
 
 
+@pytest.mark.whole
 def test_what_the_standby_said_once_is_its_word_no_second_time(pair: Pair) -> None:
     """Who has overheard a ping says it again: the time of the last one stays."""
     first = pair.start(0, "STANDARD")
@@ -89,6 +91,7 @@ def test_what_the_standby_said_once_is_its_word_no_second_time(pair: Pair) -> No
     assert partner_of(first) == said
 
 
+@pytest.mark.whole
 def test_the_pings_of_the_standby_itself_are_told(pair: Pair) -> None:
     first = pair.start(0, "STANDARD")
     second = pair.start(1, "STANDBY")

@@ -87,6 +87,7 @@ def test_a_standby_waits_takes_over_and_gets_a_standby_of_its_own(pair: Pair) ->
     assert received(again.port) == b"of the second"
 
 
+@pytest.mark.whole
 def test_of_two_standbys_without_handshake_the_first_one_up_becomes_standard(pair: Pair) -> None:
     with Broker.open(pair.spool, broker_id="ETB001") as broker, broker.session("ALICE") as session:
         session.send("QUEUE/q/q", b"of an earlier day")
@@ -99,6 +100,7 @@ def test_of_two_standbys_without_handshake_the_first_one_up_becomes_standard(pai
     assert asked(second.http_port, "/peer/ping")["run_mode"] == "STANDARD"
 
 
+@pytest.mark.whole
 def test_a_handshake_refuses_what_the_two_do_not_have_alike(pair: Pair) -> None:
     first = pair.start(0, "STANDARD")
     good = introduction(read_attributes(pair.file(1, "STANDBY")), NONCE) | {"nonce": NONCE, "port": pair.ports[2]}
@@ -133,6 +135,7 @@ def test_a_takeover_that_fails_too_often_is_the_end(pair: Pair) -> None:
     wait_for(second, "MAX-TAKEOVER-ATTEMPTS=2")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("mode", ["STANDARD", "STANDBY"])
 def test_a_port_that_another_program_has_is_told_at_the_start(pair: Pair, mode: str) -> None:
     with socket.create_server(("127.0.0.1", pair.ports[1])), pytest.raises(AssertionError, match="cannot listen"):
@@ -143,6 +146,7 @@ def test_a_port_that_another_program_has_is_told_at_the_start(pair: Pair, mode: 
     assert not pair.spool.exists(), "and nothing was begun"
 
 
+@pytest.mark.whole
 def test_a_standby_has_its_port_and_refuses_who_connects_until_it_has_taken_over(pair: Pair) -> None:
     first = pair.start(0, "STANDARD")
     second = pair.start(1, "STANDBY")
@@ -163,6 +167,7 @@ def test_a_standby_has_its_port_and_refuses_who_connects_until_it_has_taken_over
     Wire(second.port).close()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("handshake", split(["YES"], ["NO"]))
 def test_of_two_standbys_on_a_new_directory_one_begins_the_store(pair: Pair, handshake: str) -> None:
     both = [pair.start(number, "STANDBY", HANDSHAKE=handshake) for number in (0, 1)]
@@ -178,6 +183,7 @@ def test_of_two_standbys_on_a_new_directory_one_begins_the_store(pair: Pair, han
     assert received(second.port) == b"of a new store"
 
 
+@pytest.mark.whole
 def test_a_standby_whose_partner_is_itself_says_so_and_ends(pair: Pair) -> None:
     second = pair.start(1, "STANDBY", PARTNER_CLUSTER_ADDRESS=f"127.0.0.1:{pair.ports[2]}:TCP")
     assert second.child.wait(20) == 4
@@ -190,6 +196,7 @@ def test_two_brokers_do_not_share_a_store_that_has_no_fence(pair: Pair) -> None:
     assert caught.value.faults[0].keyword == "RUN-MODE"
 
 
+@pytest.mark.whole
 def test_a_broker_whose_lock_file_says_nothing_is_answered_for_without_its_owner(pair: Pair) -> None:
     first = pair.start(0, "STANDARD")
     (pair.spool / "omsmsg.lock").write_bytes(b"nonsense")

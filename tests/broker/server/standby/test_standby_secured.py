@@ -9,6 +9,7 @@ from tests.support.servers.guarded_server import USERS, Files, set_users
 from tests.support.servers.two_brokers import Pair, wait_for
 
 
+@pytest.mark.whole
 def test_brokers_with_tls_and_the_same_users_take_over_and_those_with_others_do_not(tmp_path: Path) -> None:
     files, others = Files(tmp_path), tmp_path / "others"
     set_users(others, USERS[:1])

@@ -38,6 +38,7 @@ def check(load: Load, pair: Pair, last: Serving) -> None:
         assert sorted(drained(later.port, "/queue/load")) == sorted(left)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("handover", split(["stop"], ["kill"]))
 def test_a_takeover_under_load_loses_nothing_and_repeats_nothing(handover: str, tmp_path: Path) -> None:
     with Pair(tmp_path) as pair:

@@ -181,6 +181,7 @@ def test_a_control_block_is_in_no_transaction() -> None:
 # Through a server.
 
 
+@pytest.mark.whole
 def test_stomp_py_asks_what_became_of_what_it_has_sent(tmp_path: Path) -> None:
     with Serving(tmp_path) as server:
         connection, heard = connected(server.port)

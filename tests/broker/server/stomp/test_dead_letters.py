@@ -140,6 +140,7 @@ def counted(port: int) -> list[str]:
     return found
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["stops", "is killed"])
 def test_a_server_that_ends_counts_no_attempt_for_what_was_in_flight(tmp_path: Path, number: signal.Signals) -> None:
     with Serving(tmp_path / "store") as server:
@@ -150,6 +151,7 @@ def test_a_server_that_ends_counts_no_attempt_for_what_was_in_flight(tmp_path: P
         assert counted(server.port) == ["0", "0", "0"]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["stops", "is killed"])
 def test_nor_does_one_that_is_taken_over(tmp_path: Path, number: signal.Signals) -> None:
     with Pair(tmp_path) as pair:

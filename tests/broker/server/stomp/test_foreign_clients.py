@@ -69,6 +69,7 @@ def test_what_is_said_behind_an_error_does_nothing(server: Serving) -> None:
     other.close()
 
 
+@pytest.mark.whole
 def test_a_server_on_the_loopback_of_ipv6_is_met_there(tmp_path: Path) -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()

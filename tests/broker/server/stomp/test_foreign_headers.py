@@ -5,6 +5,7 @@ import pytest
 from oms_journal.broker.server.stomp.foreign import FOREIGN
 from oms_journal.broker.server.stomp.frames import Frame
 from tests.support.servers.stomp_desk import Connection, StompDesk
+from tests.support.sweeps import a_sample
 
 
 @pytest.fixture
@@ -93,6 +94,7 @@ def say(stomp: StompDesk, command: str, name: str, value: str) -> Connection:
     return client
 
 
+@a_sample(80)
 @pytest.mark.parametrize(("command", "name", "value"), REFUSED)
 def test_what_would_change_what_is_delivered_is_refused_by_its_name(
     stomp: StompDesk, command: str, name: str, value: str

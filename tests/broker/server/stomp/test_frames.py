@@ -19,7 +19,7 @@ from oms_journal.broker.server.stomp.frames import (
     encode_frame,
     is_sayable,
 )
-from tests.support.sweeps import for_each
+from tests.support.sweeps import a_sample, for_each
 
 SMALL = FrameLimits(header_line=64, header_lines=4, head=128, body=256)
 
@@ -154,6 +154,7 @@ def frames_of(draw: st.DrawFn, version: str) -> Frame:
     return Frame(command, headers, draw(st.binary(max_size=50)) if command == "SEND" else b"")
 
 
+@a_sample(1)
 @pytest.mark.parametrize("version", VERSIONS)
 @given(data=st.data())
 @settings(max_examples=80, deadline=None)
@@ -288,6 +289,7 @@ def test_a_header_that_a_version_cannot_say_is_refused(version: str, name: str, 
 # What it costs: were the time for any of these the square of the bytes, the test would not come to its end.
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("data", "piece", "count"),
     [

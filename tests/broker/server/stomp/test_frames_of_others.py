@@ -32,7 +32,7 @@ from tests.support.crashes.strange_frames import STRANGE, Strange, single_add, w
 from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.journals.descriptions import describe, difference
 from tests.support.journals.java_reader import HAS_JAVA, java_reader
-from tests.support.sweeps import for_each
+from tests.support.sweeps import a_sample, for_each
 
 PLACES = ["first", "middle", "last of a file", "last of all"]
 ENDINGS = ["closed", "killed"]
@@ -91,6 +91,7 @@ class Broken:
         return directory
 
 
+@pytest.mark.whole
 @for_each(
     ("what", "place", "ending"),
     itertools.product(STRANGE, PLACES, ENDINGS),
@@ -184,6 +185,7 @@ def _looked_at(path: Path) -> set[int]:
         return {message.number for message in view.undelivered()}
 
 
+@a_sample(14)
 @pytest.mark.parametrize("what", STRANGE)
 def test_every_reader_reads_all_the_rest_and_says_what_is_lost(what: str, tmp_path: Path) -> None:
     broken = Broken(STRANGE[what], "middle")

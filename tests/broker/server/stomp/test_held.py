@@ -5,6 +5,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.broker.held_stores import SOURCE, mark_restored
 from tests.support.cli_runner import oms
 from tests.support.servers.stomp_server import Serving, Wire
@@ -52,6 +54,7 @@ def got(wire: Wire, count: int) -> list[bytes]:
     return bodies
 
 
+@pytest.mark.whole
 def test_consumers_of_a_restored_server_get_what_is_new_and_what_is_released_in_order(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
     with Serving(spool) as before:
@@ -79,6 +82,7 @@ def test_consumers_of_a_restored_server_get_what_is_new_and_what_is_released_in_
     assert "Nothing is held." in oms("list", "--held", spool=spool).stdout
 
 
+@pytest.mark.whole
 def test_a_killed_server_holds_on(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
     with Serving(spool) as before:

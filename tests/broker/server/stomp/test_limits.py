@@ -462,6 +462,7 @@ def test_a_frame_over_the_limit_is_refused_before_it_has_arrived(tmp_path: Path)
     placed(tmp_path, StompLimits(frames=FrameLimits(body=1000)), script)
 
 
+@pytest.mark.whole
 def test_hundreds_of_idle_connections_hold_up_nobody(tmp_path: Path) -> None:
     async def script(place: Place) -> None:
         for _ in range(300):

@@ -11,6 +11,7 @@ import stomp
 
 from tests.support.cli_runner import oms
 from tests.support.servers.stomp_server import Serving, Wire, connected
+from tests.support.sweeps import a_sample
 
 KINDS = [stomp.Connection10, stomp.Connection11, stomp.Connection12]
 
@@ -182,6 +183,7 @@ def test_a_lost_connection_gives_back_what_it_had(server: Serving) -> None:
 # Starting and stopping.
 
 
+@a_sample(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_loses_nothing_and_says_what_it_did(tmp_path: Path, number: signal.Signals) -> None:
     with Serving(tmp_path) as serving:
@@ -218,6 +220,7 @@ def test_a_stop_loses_nothing_and_says_what_it_did(tmp_path: Path, number: signa
         again.close()
 
 
+@pytest.mark.whole
 def test_a_directory_that_somebody_serves_is_refused(tmp_path: Path) -> None:
     with Serving(tmp_path):
         refused = oms("serve", "--stomp-port", "0", "--http-port", "0", spool=tmp_path, code=3)
@@ -227,6 +230,7 @@ def test_a_directory_that_somebody_serves_is_refused(tmp_path: Path) -> None:
     assert refused.stdout == ""
 
 
+@pytest.mark.whole
 def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     with Serving(tmp_path / "one") as serving:
         refused = oms("serve", "--stomp-port", str(serving.port), "--http-port", "0", spool=tmp_path / "two", code=4)
@@ -255,6 +259,7 @@ def test_an_attribute_file_that_is_wrong_is_refused(tmp_path: Path, text: str, r
     assert not (tmp_path / "spool").exists()
 
 
+@pytest.mark.whole
 def test_an_attribute_file_says_where_and_what_is_served(tmp_path: Path) -> None:
     file = tmp_path / "etbfile"
     file.write_text(

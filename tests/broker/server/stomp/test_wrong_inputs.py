@@ -94,6 +94,7 @@ def test_a_frame_that_is_wrong_is_told(
     check(wire, named)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("data", "named"), BYTES, ids=lambda each: repr(each)[:60])
 def test_bytes_that_are_no_frame_are_told(server: Serving, data: bytes, named: tuple[str, ...]) -> None:
     wire = Wire(server.port, connects=False)
