@@ -154,8 +154,10 @@ class Limits:
         return None
 
     def _count(self, wanted: Wanted, messages: int, size: int) -> None:
-        room = self._rooms.setdefault(wanted.queue, Room())
         wanted.counted = (messages, size)
+        if wanted.counted == (0, 0):
+            return  # it makes its own room: a queue's is kept for what it counts alone
+        room = self._rooms.setdefault(wanted.queue, Room())
         room.messages += messages
         room.bytes += size
 
@@ -163,10 +165,12 @@ class Limits:
         """Count no longer what was granted or claimed. Who is in line stays there."""
         for each in wanted:
             if each.state in (State.GRANTED, State.CLAIMED):
+                counted, each.counted, each.state = each.counted, (0, 0), State.OUT
+                if counted == (0, 0):
+                    continue
                 room = self._rooms[each.queue]
-                room.messages -= each.counted[0]
-                room.bytes -= each.counted[1]
-                each.counted, each.state = (0, 0), State.OUT
+                room.messages -= counted[0]
+                room.bytes -= counted[1]
                 if not (room.line or room.messages or room.bytes):
                     del self._rooms[each.queue]
 

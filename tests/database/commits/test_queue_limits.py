@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -613,6 +613,36 @@ def test_what_is_on_its_way_counts(tmp_path: Path) -> None:
         held.result(LONG)
         assert sorted(one.exception(LONG) is None for one in adds) == [False, False, True, True, True]
         assert db.undelivered_count("q") == 3
+        assert_nothing_is_left(db)
+
+
+@pytest.mark.parametrize("order", [("block", "add"), ("add", "block"), ("block", "block")], ids=" ".join)
+def test_a_block_that_makes_its_own_room_leaves_that_of_who_is_written_with_it(
+    order: tuple[str, str], tmp_path: Path
+) -> None:
+    """The block counts for nothing. Whichever goes out first, nothing of the other's is taken away."""
+    disk = WatchedDisk()
+    with MessageDatabase.open(tmp_path, queues=THREE, disk=disk) as db, ThreadPoolExecutor(3) as pool:
+        numbers = fill(db, 2)
+        exchanged = iter(numbers)
+
+        def block() -> None:
+            with db.commit() as commit:
+                commit.deliver(next(exchanged))
+                commit.add("q", b"x")
+
+        made: dict[str, Callable[[], object]] = {"block": block, "add": lambda: db.add("q", b"x")}
+        with disk.held():
+            held = pool.submit(db.add, "other", b"x")
+            disk.wait_for_write()
+            both: list[Future[object]] = []
+            for place, name in enumerate(order, 1):
+                both.append(pool.submit(made[name]))
+                wait_until(lambda place=place: len(db._group._queue) == place)  # type: ignore[misc]
+        held.result(LONG)
+        for one in both:
+            one.result(LONG)
+        assert db.undelivered_count("q") == 2 + order.count("add")
         assert_nothing_is_left(db)
 
 

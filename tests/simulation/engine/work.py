@@ -153,7 +153,7 @@ class Callers:
     ) -> None:
         doing = Doing(change, scope, self._clock.now)
         self.account.pending = [doing]
-        is_refused = self._is_refused(change, Counter())
+        is_refused = self._is_refused(database, change, Counter())
         try:
             numbers = call()
         except (QueueFull, LimitExceeded) as failure:
@@ -173,12 +173,13 @@ class Callers:
 
     # Limits.
 
-    def _is_refused(self, change: Change, spoken: Counter[str]) -> bool | None:
+    def _is_refused(self, database: Unattended, change: Change, spoken: Counter[str]) -> bool | None:
         """Say whether a commit adds more to a queue than there is room for. None where nobody can know.
 
+        The limit is the one of the opening at work: a process that took over during a close has that of before.
         `spoken` is what the commits before it in a group add; where there is room it adds to that.
         """
-        most = self._openings.options().max_messages
+        most = database.options.max_messages
         if most is None or not change.adds:
             return False
         if self.unreadable:
@@ -217,9 +218,9 @@ class Callers:
             doing.append(Doing(change, None, self._clock.now))
         if not drafts:
             return
-        self.account.pending = doing
         spoken: Counter[str] = Counter()
-        refused = [self._is_refused(one.change, spoken) for one in doing]
+        refused = [self._is_refused(database, one.change, spoken) for one in doing]
+        self.account.pending = [one for one, is_out in zip(doing, refused, strict=True) if not is_out]
         database._group.commit_many(drafts)
         failures = [draft.failure for draft in drafts]
         if database is not self._openings.database:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
-from oms_journal import Message, MessageDatabase
+from oms_journal import Added, Message, MessageDatabase
 from oms_journal.database.options import Options
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
@@ -170,14 +171,24 @@ class Unattended(MessageDatabase):
         if self._is_closed:
             raise DatabaseClosed("closed")
 
+    def add(self, *given: Any, **named: Any) -> Added:
+        added = super().add(*given, **named)
+        if named.get("wait") is None:
+            self._tend()
+        return added
+
     def _write(self, draft: Draft) -> Draft:
         super()._write(draft)
+        self._tend()
+        return draft
+
+    def _tend(self) -> None:
+        """Do what threads do beside the commits, behind one of them."""
         self._commits += 1
         if self._commits % self.patience == 0:
             self.maintain()
             if self.patience > 1:
                 self.vouch()
-        return draft
 
     def maintain(self) -> None:
         try:
