@@ -244,6 +244,7 @@ def test_a_copy_from_before_the_damage_is_compared(reported: Reported) -> None:
     assert 'id="copy"' in (reported.directory / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.whole
 def test_a_period_knows_what_has_waited_longer(spark: SparkSession, tmp_path: Path) -> None:
     """Before the period one message comes that waits on, one that is delivered in it, and one that is gone."""
     clock = HandClock()

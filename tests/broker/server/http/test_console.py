@@ -20,6 +20,8 @@ from tests.support.servers.browser import Browser, browser, needs_browser
 from tests.support.servers.guarded_server import PASSWORDS, Files
 from tests.support.servers.stomp_server import Serving, Wire
 
+pytestmark = pytest.mark.whole  # a browser and a server take twenty seconds of a processor
+
 ROOMS = ("overview", "services", "units", "conversations", "topics", "clients", "files")
 EVIL = "<img src=x onerror=alert(1)>"
 WIDE, NARROW = 1280, 400
@@ -254,7 +256,6 @@ def test_a_purge_is_asked_once_more_and_then_the_unit_of_work_is_gone(tab: Brows
     assert "Purge" in tab.run("document.getElementById('said').innerText")
 
 
-@pytest.mark.whole
 @needs_browser
 def test_what_is_held_since_a_restore_needs_attention_and_is_released_and_discarded(
     tab: Browser, tmp_path: Path
@@ -322,7 +323,6 @@ def test_new_units_of_work_are_refused_and_allowed_again(tab: Browser, serving: 
     tab.wait("!document.querySelector('#states .warn')")
 
 
-@pytest.mark.whole
 @needs_browser
 def test_a_clean_up_is_asked_once_more_and_says_what_it_has_freed(tab: Browser, tmp_path: Path) -> None:
     file = tmp_path / "etbfile"
@@ -352,7 +352,6 @@ def test_a_clean_up_is_asked_once_more_and_says_what_it_has_freed(tab: Browser, 
         assert tab.complaints == []
 
 
-@pytest.mark.whole
 @needs_browser
 def test_a_store_without_data_files_has_nothing_to_clean_up(tab: Browser, tmp_path: Path) -> None:
     file = tmp_path / "etbfile"
@@ -363,7 +362,6 @@ def test_a_store_without_data_files_has_nothing_to_clean_up(tab: Browser, tmp_pa
         assert tab.run(f"{CLEAN_UP} === undefined")
 
 
-@pytest.mark.whole
 @needs_browser
 def test_a_broker_without_a_store_is_looked_at_like_any_other(tab: Browser, tmp_path: Path) -> None:
     file = tmp_path / "etbfile"
@@ -378,7 +376,6 @@ def test_a_broker_without_a_store_is_looked_at_like_any_other(tab: Browser, tmp_
         assert tab.complaints == []
 
 
-@pytest.mark.whole
 @needs_browser
 def test_a_broker_is_shut_down_only_by_who_types_its_name_and_the_page_says_that_it_is_gone(
     tab: Browser, tmp_path: Path
@@ -397,7 +394,6 @@ def test_a_broker_is_shut_down_only_by_who_types_its_name_and_the_page_says_that
         assert server.child.wait(20) == 0
 
 
-@pytest.mark.whole
 @needs_browser
 def test_where_there_are_users_the_page_asks_who_it_is_and_shows_it(tab: Browser, tmp_path: Path) -> None:
     with Files(tmp_path, has_tls=False).serve() as server:
