@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.sweeps import Share, for_each, in_sample, sampled
+from tests.support.sweeps import Share, a_sample, for_each, in_sample, mark_samples, sampled
 
 
 @for_each("count", range(1, 12))
@@ -61,3 +61,29 @@ def test_a_table_names_all_rows_that_fail_and_only_those() -> None:
 def test_a_table_without_a_row_is_refused() -> None:
     with pytest.raises(AssertionError, match="asks nothing"):
         for_each("row", [])
+
+
+class Case:
+    """A test as pytest collects it, as far as its marks go."""
+
+    def __init__(self, nodeid: str, *marks: pytest.MarkDecorator) -> None:
+        self.nodeid = nodeid
+        self._marks = {decorator.mark.name: decorator.mark for decorator in marks}
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return self._marks.get(name)
+
+    def add_marker(self, decorator: pytest.MarkDecorator) -> None:
+        self._marks[decorator.mark.name] = decorator.mark
+
+
+def test_of_the_cases_of_a_test_some_run_each_day_and_the_others_are_whole() -> None:
+    many = [Case(f"tests/a.py::test_many[{n}]", a_sample(3)) for n in range(9)]
+    few = [Case(f"tests/a.py::test_few[{n}]", a_sample(3)) for n in range(2)]
+    long = [Case(f"tests/a.py::test_many[long-{n}]", a_sample(3), pytest.mark.slow) for n in range(4)]
+    plain = [Case("tests/a.py::test_plain")]
+
+    mark_samples([*many, *few, *long, *plain])  # type: ignore[list-item]
+
+    assert [n for n, case in enumerate(many) if case.get_closest_marker("whole") is None] == [0, 4, 8]
+    assert not any(case.get_closest_marker("whole") for case in (*few, *long, *plain))
