@@ -298,7 +298,7 @@ class _Refresh:
             known = before.files.get(name)
             if known is None or known.bytes != size:
                 earlier = self._earlier(name)
-                known = Known(bytes=size, is_whole=earlier is not None and bool(earlier["sealed"]))
+                known = _known(size, is_whole=earlier is not None and bool(earlier["sealed"]))
             self._keep(name, known, before)
 
     def _tell_unknown(self, part: FilePart) -> None:
@@ -399,7 +399,7 @@ class _Refresh:
                 continue
             has_all = earlier["has_all"] and earlier["seen"] == previous.end
             if has_all and earlier["identity"] == f"{previous.identity:016x}":
-                self._state.files[name] = Known(bytes=self._state.files[name].bytes, is_whole=True)
+                self._state.files[name] = _known(self._sizes[name], is_whole=True)
                 return True
         return False
 
@@ -429,7 +429,7 @@ class _Refresh:
         self, part: FilePart, name: LakeFile, earlier: MadeFrom | None, before: State | None = None
     ) -> _Outcome:
         """Bring a data file into the lake, if it is not there as it is."""
-        known = Known(bytes=self._sizes.get(name, 0), is_whole=bool(earlier and earlier["sealed"]))
+        known = _known(self._sizes.get(name, 0), is_whole=bool(earlier and earlier["sealed"]))
         if earlier is not None and _is_unchanged(part, earlier):
             self._keep(name, known, before or self._state)
             return _Outcome(is_sealed=True)
@@ -467,7 +467,7 @@ class _Refresh:
                 size = path.stat().st_size
         except _Gone:
             return ()
-        self._state.files[name] = Known(bytes=size, is_whole=reading.is_sealed)
+        self._state.files[name] = _known(size, is_whole=reading.is_sealed)
         self._sizes[name] = size
         self._written[name] = count
         return tuple(damages)
@@ -486,6 +486,11 @@ class _Refresh:
             missing=tuple(told),
             damages=tuple(damages),
         )
+
+
+def _known(size: int, *, is_whole: bool) -> Known:
+    """Return what is noted of a lake file; of one that grows no size, so that the state stays the same meanwhile."""
+    return Known(bytes=size if is_whole else 0, is_whole=is_whole)
 
 
 def _with(first: pa.RecordBatch | None, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ A row group has so many rows of neighbouring commits; its statistics tell the ti
 range reads those groups only.
 """
 
+import errno
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oms_journal.analysis.export.place import LakeFile, Place
+from oms_journal.analysis.export.place import WHAT, LakeFile, Place
+from oms_journal.analysis.outdir import CannotWrite
 from oms_journal.analysis.reading.schema import arrow_schema
 from oms_journal.journal.errors import JournalError
 
@@ -55,7 +57,7 @@ def _groups(found: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def read_made_from(place: Place, name: LakeFile) -> MadeFrom | None:
-    """Return what a lake file was made from, and its `rows`; None where it is not there. NotAnExport."""
+    """Return what a lake file was made from, and its `rows`; None where it is not there. NotAnExport, CannotWrite."""
     metadata: Mapping[bytes, bytes] = {}
     try:
         with place.opened(str(name)) as file:
@@ -63,8 +65,9 @@ def read_made_from(place: Place, name: LakeFile) -> MadeFrom | None:
             metadata = found.metadata or {}
     except FileNotFoundError:
         return None
-    except (pa.ArrowInvalid, IsADirectoryError):
-        pass
+    except (pa.ArrowInvalid, OSError) as failure:
+        if isinstance(failure, OSError) and failure.errno not in (None, errno.EISDIR):
+            raise CannotWrite(Path(str(name)), failure, WHAT) from failure
     if MADE_FROM not in metadata:
         raise NotAnExport(f"{name} was not made by an export; move it away, or give another directory")
     return {**json.loads(metadata[MADE_FROM]), "rows": found.num_rows}

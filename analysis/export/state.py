@@ -47,7 +47,7 @@ class Directory:
 class Known:
     """A file of the lake."""
 
-    bytes: int
+    bytes: int  # 0 while it is not whole
     is_whole: bool  # it has all that its data file ever had; else there may come more
 
 

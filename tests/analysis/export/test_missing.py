@@ -12,7 +12,7 @@ from oms_journal.analysis.export.missing import HEADS, Missing, named_by, rows
 from oms_journal.analysis.export.place import MISSING, STATE
 from oms_journal.analysis.export.refresh import ExportOptions
 from tests.support.disks.small_files import churn, fill, open_small
-from tests.support.journals.lakes import lake_files, lake_rows, places, refreshed, source_rows
+from tests.support.journals.lakes import lake_files, lake_rows, places, refreshed, source_rows, with_moments
 from tests.support.journals.plain_rows import database_of
 
 PRUNED = ExportOptions(prunes=True, wait_seconds=0)
@@ -154,6 +154,45 @@ def test_a_file_that_is_still_needed_and_not_there_is_lost_and_its_rows_stay(lak
     assert later.removed == ()
     assert f"{third.stem}.parquet" in {path.name for path in lake_files(lake)}
     assert [one.reason for one in later.missing] == ["lost"]
+
+
+def test_a_file_that_goes_while_others_are_exported_is_missing(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = tmp_path / "spool"
+    with open_small(spool) as db:
+        fill(db, 4)
+    third = spool / "omsmsg-0000000003.data"
+    with monkeypatch.context() as patched:
+        with_moments(patched, lambda: third.unlink(missing_ok=True) if lake_files(lake) else None)
+        found = refreshed(lake, spool)
+
+    assert [(one.first_file, one.files, one.reason) for one in found.missing] == [(third.name, 1, "cleaned-up")]
+    assert found.damages == ()
+    assert lake_rows(lake) == source_rows(spool)
+    assert [one.reason for one in refreshed(lake, spool).missing] == ["lost"]  # no clean-up deletes what is needed
+
+
+def test_a_file_that_is_moved_while_others_are_exported_is_found_where_it_is(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool, retained = tmp_path / "spool", tmp_path / "retained"
+    with open_small(spool) as db:
+        fill(db, 4)
+    folder = retained / database_of(spool)
+    folder.mkdir(parents=True)
+    third = spool / "omsmsg-0000000003.data"
+
+    def move() -> None:
+        if lake_files(lake) and third.exists():
+            third.rename(folder / third.name)
+
+    with monkeypatch.context() as patched:
+        with_moments(patched, move)
+        found = refreshed(lake, spool, retained)
+
+    assert (found.missing, found.damages) == ((), ())
+    assert lake_rows(lake) == source_rows(spool, retained)
 
 
 def test_a_pruned_lake_follows_what_clean_up_deletes(lake: Path, tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ def test_one_data_file_can_be_exported_and_its_neighbours_are_not_missing(spool:
     assert len(refreshed(lake, spool).written) == len(list(spool.glob("*.data"))) - 1
 
 
-@pytest.mark.parametrize("content", [b"mine", b"", "parquet"])
+@pytest.mark.parametrize("content", [b"mine", b"", b"PAR1" + bytes(90) + b"\x20\0\0\0PAR1", "parquet"])
 def test_a_file_of_somebody_else_is_not_overwritten(spool: Path, lake: Path, content: bytes | str) -> None:
     folder = lake / database_of(spool)
     folder.mkdir(parents=True)
