@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # Arrow is imported when the command runs
     from oms_journal.analysis.export.refresh import Refreshed
 
 INTERVAL_SECONDS = 5.0
+FOLLOWER_WAIT_SECONDS = 1.0  # for another export into the same lake
 TOLD_SECONDS = 10.0  # between two lines of a follower
 RANGES_SHOWN = 10
 _WHY = {
@@ -69,7 +70,7 @@ def export(  # noqa: PLR0913
     if not paths:
         require(spool)
     columns = [name for name, is_wanted in (("properties", properties), ("payload", payload)) if is_wanted]
-    look = _looking(paths or [str(spool)], parquet, columns, prunes=prune)
+    look = _looking(paths or [str(spool)], parquet, columns, prunes=prune, follows=follow)
     if follow:
         _follow(look, interval, parquet, as_json=as_json)
         return
@@ -86,11 +87,11 @@ def export(  # noqa: PLR0913
 Look = Callable[[Any], "Refreshed"]
 
 
-def _looking(paths: list[str], destination: str, more: list[str], *, prunes: bool) -> Look:
+def _looking(paths: list[str], destination: str, more: list[str], *, prunes: bool, follows: bool) -> Look:
     """Return what brings the lake up to date, once; it takes what is told of the progress."""
     try:
         from oms_journal.analysis.export.place import LakeInJournal, LakeIsBusy
-        from oms_journal.analysis.export.refresh import ExportOptions, OtherColumns, refresh
+        from oms_journal.analysis.export.refresh import WAIT_SECONDS, ExportOptions, OtherColumns, refresh
         from oms_journal.analysis.reading.schema import default_columns
         from oms_journal.analysis.storage import NoJournal
     except ImportError as missing:
@@ -101,7 +102,10 @@ def _looking(paths: list[str], destination: str, more: list[str], *, prunes: boo
             error="NotInstalled",
         ) from missing
     require_any(paths)
-    chosen = ExportOptions(columns=default_columns(options=["terms", "file", *more]), prunes=prunes)
+    # A signal has to wait for as long as this waits, and who follows tries again.
+    wait_seconds = FOLLOWER_WAIT_SECONDS if follows else WAIT_SECONDS
+    columns = default_columns(options=["terms", "file", *more])
+    chosen = ExportOptions(columns=columns, prunes=prunes, wait_seconds=wait_seconds)
 
     def look(progress: Any) -> "Refreshed":
         try:

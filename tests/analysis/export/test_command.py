@@ -13,10 +13,9 @@ import pytest
 pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]'")
 
 from oms_journal.analysis.export.place import LOCK, MISSING
-from tests.analysis.export.test_missing import cleaned
 from tests.support.cli_runner import command_line, environment, oms, oms_json
 from tests.support.disks.small_files import fill, open_small
-from tests.support.journals.lakes import lake_files, lake_rows, places, refreshed, source_rows
+from tests.support.journals.lakes import cleaned, lake_files, lake_rows, places, refreshed, source_rows
 from tests.support.journals.plain_rows import database_of
 
 WAIT_SECONDS = 60

@@ -7,12 +7,11 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]'")
 
-from oms_journal import MessageDatabase
 from oms_journal.analysis.export.missing import HEADS, Missing, named_by, rows
 from oms_journal.analysis.export.place import MISSING, STATE
 from oms_journal.analysis.export.refresh import ExportOptions
 from tests.support.disks.small_files import churn, fill, open_small
-from tests.support.journals.lakes import lake_files, lake_rows, places, refreshed, source_rows, with_moments
+from tests.support.journals.lakes import cleaned, lake_files, lake_rows, places, refreshed, source_rows, with_moments
 from tests.support.journals.plain_rows import database_of
 
 PRUNED = ExportOptions(prunes=True, wait_seconds=0)
@@ -30,14 +29,6 @@ def told(lake: Path) -> list[dict[str, str]]:
         with path.open(encoding="utf-8", newline="") as file:
             found += list(csv.DictReader(file))
     return found
-
-
-def cleaned(db: MessageDatabase, files: int) -> set[str]:
-    """Fill files with what is delivered at once, clean up, and return which have gone."""
-    churn(db, files)
-    before = {path.stem for path in db.directory.glob("*.data")}
-    db.cleanup()
-    return before - {path.stem for path in db.directory.glob("*.data")}
 
 
 def test_what_clean_up_deletes_stays_in_the_lake(lake: Path, tmp_path: Path) -> None:

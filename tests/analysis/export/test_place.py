@@ -14,10 +14,9 @@ import pyarrow.dataset as ds
 from oms_journal.analysis.export.place import MISSING, STATE, LakeFile, LakeInJournal, parse, place_of
 from oms_journal.analysis.export.refresh import ExportOptions
 from oms_journal.analysis.storage import NoFileSystem, storage_options
-from tests.analysis.export.test_missing import cleaned
 from tests.support.disks.small_files import fill, open_small
 from tests.support.journals.analysed import Row, plain
-from tests.support.journals.lakes import refreshed, source_rows
+from tests.support.journals.lakes import cleaned, refreshed, source_rows
 from tests.support.journals.plain_rows import database_of
 
 IDENTITY = "0123456789abcdef0123456789abcdef"

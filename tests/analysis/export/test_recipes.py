@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]'")
 
 import pyarrow.dataset as ds
+from pyspark.sql import SparkSession
 
-from tests.analysis.export.test_missing import cleaned
 from tests.support.disks.small_files import churn, fill, open_small
-from tests.support.journals.lakes import lake_rows, refreshed
+from tests.support.journals.lakes import cleaned, lake_rows, refreshed
 
 Counts = Counter[tuple[str | None, str]]  # operations by queue and operation, without moved copies
 
@@ -58,6 +58,12 @@ def test_pyarrow_reads_the_directory_and_only_what_a_filter_leaves(lake: Path) -
     rows = ds.dataset(lake, format="parquet").to_table(columns=["queue", "operation"], filter=~ds.field("moved"))
 
     assert Counter((row["queue"], row["operation"]) for row in rows.to_pylist()) == expected(lake)
+
+
+def test_spark_reads_the_pattern(lake: Path, spark: SparkSession) -> None:
+    rows = spark.read.parquet(f"{lake}/*/*.parquet").where("not moved").groupBy("queue", "operation").count()
+
+    assert Counter({(row["queue"], row["operation"]): row["count"] for row in rows.collect()}) == expected(lake)
 
 
 def test_polars_reads_the_pattern(lake: Path) -> None:

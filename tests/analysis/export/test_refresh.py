@@ -39,6 +39,7 @@ from tests.support.journals.lakes import (
     refreshed,
     source_rows,
 )
+from tests.support.journals.late_files import late_files
 from tests.support.journals.plain_rows import database_of
 from tests.support.journals.random_journal import RandomWriter, damage
 from tests.support.sweeps import sampled
@@ -239,6 +240,17 @@ def test_moved_copies_are_there_and_say_that_they_were_moved(lake: Path, tmp_pat
 
     assert {row["moved"] for row in rows} >= {True}
     assert all(count == 1 for count in places(lake_rows(lake)).values())
+
+
+def test_what_a_former_owner_wrote_late_is_taken_back_when_that_is_known(lake: Path, tmp_path: Path) -> None:
+    seen = []
+    for _ in late_files(tmp_path / "spool"):
+        found = refreshed(lake, tmp_path / "spool")
+        seen.append(sorted(int(name[-10:]) for name in names(lake)))
+        assert lake_rows(lake) == source_rows(tmp_path / "spool")
+        assert found.missing == ()
+
+    assert seen == [[1], [1, 2], [1, 3], [1, 3]]
 
 
 def test_columns_have_the_types_of_the_source_and_row_groups_tell_the_times(

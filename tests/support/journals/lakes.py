@@ -7,11 +7,13 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
+from oms_journal import MessageDatabase
 from oms_journal.analysis.export import refresh as exporting
 from oms_journal.analysis.export.place import LocalPlace
 from oms_journal.analysis.export.refresh import COLUMNS, ExportOptions, Refreshed
 from oms_journal.analysis.reading.schema import Wanted
 from oms_journal.journal.disk import DiskFile, LockFile, RealDisk
+from tests.support.disks.small_files import churn
 from tests.support.journals.analysed import EVERY, Row, analysed, plain
 
 SHOWN = Wanted(columns=COLUMNS)
@@ -43,6 +45,14 @@ def source_rows(*paths: Path, wanted: Wanted = SHOWN) -> list[Row]:
 def places(rows: list[Row]) -> Counter[tuple[Any, ...]]:
     """Return how often each operation is among the rows: each has its place, and its number within a commit."""
     return Counter((row["database"], row["commit"], row["operation"], row["message"], row["key"]) for row in rows)
+
+
+def cleaned(db: MessageDatabase, files: int) -> set[str]:
+    """Fill files with what is delivered at once, clean up, and return which have gone."""
+    churn(db, files)
+    before = {path.stem for path in db.directory.glob("*.data")}
+    db.cleanup()
+    return before - {path.stem for path in db.directory.glob("*.data")}
 
 
 class MomentDisk(RealDisk):
