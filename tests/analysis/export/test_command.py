@@ -18,7 +18,7 @@ from tests.support.disks.small_files import fill, open_small
 from tests.support.journals.lakes import cleaned, lake_files, lake_rows, places, refreshed, source_rows
 from tests.support.journals.plain_rows import database_of
 
-WAIT_SECONDS = 60
+WAIT_SECONDS = 120
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ def test_a_lake_in_memory_is_kept_current_pruned_and_told_of(tmp_path: Path) -> 
     with open_small(spool) as db:
         cleaned(db, 2)
         fill(db, 2)
+        db._journal.maintain()  # the last file is sealed, and the next one prepared
         first = refreshed(lake, spool)
         db.add("q", b"more")
         db._vouch()
@@ -72,28 +73,29 @@ def s3() -> Iterator[dict[str, str]]:
 
 def test_a_lake_on_an_s3_server_is_kept_current_from_there_and_from_here(s3: dict[str, str], tmp_path: Path) -> None:
     files, options = fsspec.filesystem("s3", **storage_options(s3)), ExportOptions(storage=s3)
-    files.mkdir("history")
-    spool, lake = tmp_path / "spool", "s3a://history/lake"
+    files.mkdir("lakes")
+    spool, lake = tmp_path / "spool", "s3a://lakes/lake"
     with open_small(spool) as db:
         fill(db, 3)
+        db._journal.maintain()  # the last file is sealed, and the next one prepared
         first = refreshed(lake, spool, options=options)
-        assert rows_at(files, "history/lake") == source_rows(spool)
+        assert rows_at(files, "lakes/lake") == source_rows(spool)
         db.add("q", b"more")
         db._vouch()
         assert len(refreshed(lake, spool, options=options).written) == 1
         assert refreshed(lake, spool, options=options).written == ()
-        assert rows_at(files, "history/lake") == source_rows(spool)
-    files.put(f"{spool}/", "history/spool/", recursive=True)
+        assert rows_at(files, "lakes/lake") == source_rows(spool)
+    files.put(f"{spool}/", "lakes/spool/", recursive=True)
 
-    shipped = refreshed(lake, "s3://history/spool", options=options)
-    again = refreshed(lake, "s3://history/spool", options=options)
+    shipped = refreshed(lake, "s3://lakes/spool", options=options)
+    again = refreshed(lake, "s3://lakes/spool", options=options)
 
     assert len(first.written) > 2
     assert {parse(name) for name in shipped.written} <= {LakeFile(database_of(spool), 4)}  # it has been sealed
     assert (again.written, len(again.there)) == ((), len(first.written))
-    assert rows_at(files, "history/lake") == source_rows(spool)
+    assert rows_at(files, "lakes/lake") == source_rows(spool)
     with pytest.raises(LakeInJournal):
-        refreshed("s3://history/spool/lake", "s3a://history/spool", options=options)
+        refreshed("s3://lakes/spool/lake", "s3a://lakes/spool", options=options)
 
 
 def test_an_older_file_that_a_slower_export_puts_over_a_newer_one_is_put_right(tmp_path: Path) -> None:
