@@ -67,7 +67,7 @@ def test_spark_reads_the_pattern(lake: Path, spark: SparkSession) -> None:
 
 
 def test_polars_reads_the_pattern(lake: Path) -> None:
-    pl: Any = pytest.importorskip("polars", reason="not installed: pip install polars")
+    pl: Any = pytest.importorskip("polars", reason="not installed: pip install --group test")
 
     rows = pl.scan_parquet(f"{lake}/*/*.parquet").filter(~pl.col("moved"))
 
@@ -76,7 +76,7 @@ def test_polars_reads_the_pattern(lake: Path) -> None:
 
 
 def test_duckdb_reads_the_pattern(lake: Path) -> None:
-    duckdb: Any = pytest.importorskip("duckdb", reason="not installed: pip install duckdb")
+    duckdb: Any = pytest.importorskip("duckdb", reason="not installed: pip install --group test")
 
     rows = duckdb.sql(
         f"select queue, operation, count(*) from '{lake}/*/*.parquet' where not moved group by all"
