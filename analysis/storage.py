@@ -5,6 +5,7 @@ What travels to a worker is the name of a file system and its options. Nothing h
 
 import errno
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +24,7 @@ OPTION_PREFIX = "storage."  # of what is handed to the file system: storage.key,
 _PROTOCOLS = {"s3a": "s3", "s3n": "s3"}  # as Hadoop names them, and as fsspec does
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
+_VERSION_FIELDS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "modified", "created")
 
 
 class NoJournal(JournalError):
@@ -46,7 +48,7 @@ class Storage:
 
     def disk(self) -> Disk:
         """Return the file system, read-only but for the local one; NoFileSystem."""
-        return RealDisk() if self.is_local else RemoteDisk(_file_system(self), self.root)
+        return RealDisk() if self.is_local else RemoteDisk(file_system(self), self.root)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,22 @@ class Location:
         found = {entry for entry in _entries(disk, self.directory) if self.is_whole and _is_data_file(entry)}
         return sorted(found | self.named)
 
+    def stamps(self) -> dict[str, str]:
+        """Return what its listing tells of each data file that lies there: another text after any change; DiskError.
+
+        No file is opened.
+        """
+        try:
+            if self.storage.is_local:
+                found = {
+                    entry.name: _stamp(entry) for entry in _entries_of(self.directory) if _is_data_file(entry.name)
+                }
+            else:
+                found = {name: _remote_stamp(entry) for name, entry in _listed(self.storage, self.directory)}
+        except OSError as failure:
+            raise DiskError(self.directory, failure, "list") from failure
+        return {name: stamp for name, stamp in found.items() if stamp}
+
 
 def locate(paths: Sequence[str], options: Mapping[str, str] | None = None) -> list[Location]:
     """Return the directories that the paths mean: directories, data files, archives, or globs of them.
@@ -80,7 +98,7 @@ def locate(paths: Sequence[str], options: Mapping[str, str] | None = None) -> li
     given = storage_options(options or {})
     merged: dict[tuple[Storage, Path], Location] = {}
     for text in paths:
-        for one in _matching(text, *_parsed(text, given)):
+        for one in _matching(text, *parsed(text, given)):
             merged[one.storage, one.directory] = _joined(one, merged.get((one.storage, one.directory), one))
     found = list(merged.values())
     if not any(location.is_whole or location.named for location in found):
@@ -98,8 +116,8 @@ def storage_options(options: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _parsed(text: str, options: Mapping[str, Any]) -> tuple[Storage, Path]:
-    """Return the file system of a path or URL, and the path in it."""
+def parsed(text: str, options: Mapping[str, Any]) -> tuple[Storage, Path]:
+    """Return the file system of a path or URL, and the path in it; NoFileSystem."""
     if not _URL.match(text):
         return Storage(), Path(text).absolute()
     parts = urlsplit(text, allow_fragments=False)
@@ -107,11 +125,12 @@ def _parsed(text: str, options: Mapping[str, Any]) -> tuple[Storage, Path]:
         return Storage(), Path(unquote(parts.path)).absolute()
     protocol = _PROTOCOLS.get(parts.scheme, parts.scheme)
     storage = Storage(f"{protocol}://{parts.netloc}/", json.dumps(options, sort_keys=True))
-    return storage, Path(_file_system(storage)._strip_protocol(f"{protocol}:{text.partition(':')[2]}"))
+    return storage, Path(file_system(storage)._strip_protocol(f"{protocol}:{text.partition(':')[2]}"))
 
 
 @lru_cache
-def _file_system(storage: Storage) -> Any:
+def file_system(storage: Storage) -> Any:
+    """Return what fsspec has for a file system that is not the local disk; NoFileSystem."""
     try:
         from fsspec.core import url_to_fs
     except ImportError as failure:
@@ -197,18 +216,45 @@ def _entries(disk: Disk, directory: Path) -> list[str]:
         raise DiskError(directory, failure, "list") from failure
 
 
+def _entries_of(directory: Path) -> list["os.DirEntry[str]"]:
+    with os.scandir(directory) as found:
+        return list(found)
+
+
+def _stamp(entry: "os.DirEntry[str]") -> str:
+    """Return a file's size, its time and its number; "" where it has gone."""
+    try:
+        found = entry.stat()
+    except FileNotFoundError:
+        return ""
+    return f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
+
+
+def _listed(storage: Storage, directory: Path) -> list[tuple[str, Mapping[str, Any]]]:
+    files = file_system(storage)
+    files.invalidate_cache(str(directory))
+    entries = [(Path(entry["name"]).name, entry) for entry in files.ls(str(directory), detail=True)]
+    return [(name, entry) for name, entry in entries if _is_data_file(name)]
+
+
+def _remote_stamp(entry: Mapping[str, Any]) -> str:
+    """Return the size of an object, and what else tells whether it was replaced: it differs from store to store."""
+    told = next((entry[name] for name in _VERSION_FIELDS if entry.get(name)), "")
+    return f"{entry.get('size')}-{told}"
+
+
 def _exists(storage: Storage, path: Path) -> bool:
-    return path.exists() if storage.is_local else bool(_file_system(storage).exists(str(path)))
+    return path.exists() if storage.is_local else bool(file_system(storage).exists(str(path)))
 
 
 def _is_directory(storage: Storage, path: Path) -> bool:
-    return path.is_dir() if storage.is_local else bool(_file_system(storage).isdir(str(path)))
+    return path.is_dir() if storage.is_local else bool(file_system(storage).isdir(str(path)))
 
 
 def _glob(storage: Storage, pattern: str) -> list[Path]:
     if storage.is_local:
         return list(Path("/").glob(pattern.lstrip("/")))
-    return [Path(one) for one in _file_system(storage).glob(pattern)]
+    return [Path(one) for one in file_system(storage).glob(pattern)]
 
 
 class RemoteDisk:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import beside_embedded, figures, machine, spark, table
+from bench import beside_embedded, figures, lake, machine, spark, table
 from bench.broker import restart, stomp, takeover, units
 from bench.engine import (
     beside,
@@ -69,6 +69,7 @@ PARTS: dict[str, dict[str, Group]] = {
         "takeover": takeover.takeover,
     },
     "spark": {"spark": spark.spark},
+    "lake": {"lake": lake.lake},
 }
 # What else a part says of how it was measured, behind the machine.
 REMARKS: dict[str, Callable[[], list[str]]] = {"embedded": beside_embedded.options}

@@ -32,8 +32,8 @@ def spark(settings: Settings) -> Iterator[Row]:
     """Count, group, join and a time range; then how the cost grows."""
     from oms_journal.analysis.spark.session import quiet_session
 
-    small = _filled(settings, settings.operations // SMALLER)
-    path = _filled(settings, settings.operations)
+    small = filled(settings, settings.operations // SMALLER)
+    path = filled(settings, settings.operations)
     began = time.perf_counter()
     with quiet_session(name="oms bench") as session:
         started = time.perf_counter() - began
@@ -41,8 +41,8 @@ def spark(settings: Settings) -> Iterator[Row]:
         journals = _load(session, path)
         parquet = _as_parquet(session, journals, scratch(settings.directory, "parquet"))
         millions = settings.operations / 1e6
-        for name, what, bound, query in _queries():
-            found = alternate_times(settings.rounds, _timed(query, parquet), _timed(query, journals))
+        for name, what, bound, query in queries():
+            found = alternate_times(settings.rounds, timed(query, parquet), timed(query, journals))
             yield Row(
                 name=f"spark-{name}",
                 what=f"Spark: {what}, {millions:.3g} million operations",
@@ -56,7 +56,7 @@ def spark(settings: Settings) -> Iterator[Row]:
         yield _linear(settings, _load(session, small), journals)
 
 
-def _filled(settings: Settings, operations: int) -> Path:
+def filled(settings: Settings, operations: int) -> Path:
     """Return a database in which so many operations were written, half of them deliveries."""
     path = scratch(settings.directory, "journals")
     queues = [f"queue-{number}" for number in range(QUEUES)]
@@ -79,7 +79,7 @@ def _as_parquet(session: "SparkSession", journals: "DataFrame", path: Path) -> "
     return session.read.parquet(str(path))
 
 
-def _queries() -> Iterator[tuple[str, str, float, Query]]:
+def queries() -> Iterator[tuple[str, str, float, Query]]:
     from oms_journal.analysis.questions.latency import lifecycle
 
     yield "count", "count", 0.35, lambda rows: rows.count()
@@ -97,8 +97,8 @@ def _floors(settings: Settings, session: "SparkSession", path: Path, journals: "
     from bench.spark_floor import ready_made
 
     floor = ready_made(session, path, scratch(settings.directory, "batches"))
-    for name, what, _, query in _queries():
-        found = alternate_times(settings.rounds, _timed(query, floor), _timed(query, journals))
+    for name, what, _, query in queries():
+        found = alternate_times(settings.rounds, timed(query, floor), timed(query, journals))
         yield Row(
             name=f"spark-{name}-floor",
             what=f"Spark: {what}, against Arrow batches that are ready-made",
@@ -108,7 +108,7 @@ def _floors(settings: Settings, session: "SparkSession", path: Path, journals: "
         )
 
 
-def _timed(query: Query, rows: "DataFrame") -> Callable[[], float]:
+def timed(query: Query, rows: "DataFrame") -> Callable[[], float]:
     def run() -> float:
         began = time.perf_counter()
         query(rows)
@@ -125,7 +125,7 @@ def _range(settings: Settings, session: "SparkSession", path: Path) -> Row:
     since, until = (_text(time) for time in (touched[0]["first_time"], touched[-1]["last_time"]))
     part, whole = _load(session, path, since=since, until=until), _load(session, path)
     query: Query = lambda rows: rows.groupBy("queue", "operation").count().collect()  # noqa: E731
-    found = alternate_times(settings.rounds, _timed(query, whole), _timed(query, part))
+    found = alternate_times(settings.rounds, timed(query, whole), timed(query, part))
     return Row(
         name="spark-range",
         what=f"Spark: group by, a time range in {len(touched)} of {len(files)} files, against all",
@@ -142,8 +142,8 @@ def _text(moment: datetime) -> str:
 
 
 def _linear(settings: Settings, small: "DataFrame", large: "DataFrame") -> Row:
-    *_, (_, what, _, query) = _queries()
-    found: Alternation = alternate_times(settings.rounds, _timed(query, small), _timed(query, large))
+    *_, (_, what, _, query) = queries()
+    found: Alternation = alternate_times(settings.rounds, timed(query, small), timed(query, large))
     return Row(
         name="spark-linear",
         what=f"Spark: an operation's cost with {SMALLER} times as many, {what}",

@@ -38,7 +38,7 @@ COMMANDS = {
     "io-test": ("store.iotest", "io_test", "Measure how fast this directory's device makes bytes durable."),
     "demo": ("demo.flights.command", "demo", "Run the main job on 336,776 real flights, a kill included."),
     "analyze": ("history.analyze", "analyze", "Say what is stuck, slow, full or lost, as a page and tables."),
-    "export": ("history.export", "export", "Write sealed data files as Parquet, for DuckDB, Polars, pandas."),
+    "export": ("history.export", "export", "Keep a Parquet data set current, for DuckDB, Polars, pandas."),
     "estimate": ("store.estimate", "estimate", "Say how much disk and memory a load of units of work takes."),
     "chess": ("demo.chess.command", "chess", "Play chess by mail over a broker: a whole game, with kills."),
     "queue": ("queue.commands", "queue", "Serve a queue to other processes; requeue dead letters."),

@@ -16,6 +16,8 @@ SPARK_FILES = (
     "analysis/spark/test_stream",
     "analysis/spark/test_remote",
     "analysis/spark/test_filters",
+    "analysis/export/test_lake",
+    "analysis/export/test_recipes",
     "cli/history/test_analyze",
 )
 LONG_FILES = (

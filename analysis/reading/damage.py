@@ -114,7 +114,7 @@ def missing(surveys: Iterable[Surveyed]) -> Iterator[Damage]:
     for one in surveys:
         lost = [each for each in one.lost if (one.database, each.sequence) not in there]
         if lost and not one.is_retained:
-            mark = _low_water(one, max(each.sequence for each in lost))
+            mark = low_water(one, max(each.sequence for each in lost))
             lost = [each for each in lost if each.sequence >= mark]
         yield from (_row(one, each) for each in lost)
 
@@ -131,7 +131,7 @@ def _row(one: Surveyed, lost: Lost) -> Damage:
     )
 
 
-def _low_water(one: Surveyed, enough: int) -> int:
+def low_water(one: Surveyed, enough: int) -> int:
     """Return the first sequence that is still needed, as the newest files say, which know of the latest clean-up."""
     mark = one.low_water
     for part in reversed(one.parts):

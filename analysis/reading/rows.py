@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from oms_journal.analysis.reading.columns import Columns, Fixed, Numbers, Rows, Window, part_of
 from oms_journal.analysis.reading.damage import Report, warn
-from oms_journal.analysis.reading.datafile import opened
+from oms_journal.analysis.reading.datafile import Reading, opened
 from oms_journal.analysis.reading.judgement import GONE, damage
 from oms_journal.analysis.reading.parts import FilePart
 from oms_journal.analysis.reading.payloads import PAYLOAD, PROPERTY_MAP, Payloads
@@ -35,23 +35,29 @@ def batches(disk: Disk, part: FilePart, wanted: Wanted, report: Report = warn) -
     if not wanted.takes_sequence(part.sequence):
         return
     with opened(disk, part) as reading:
-        for found in reading.damages:
-            report(found)
-        if not len(reading.contents) or not may_hold(wanted, reading.contents.ranges, reading.contents):
-            return
-        fixed = Fixed(database=part.database, sequence=part.sequence, owner=reading.owner, file=part.name)
-        columns = Columns(reading.contents, fixed, wanted.columns)
-        has_extra = bool({PAYLOAD, PROPERTY_MAP} & set(wanted.columns))
-        payloads = Payloads(reading, wanted.columns, report) if has_extra else None
-        try:
-            for window in _windows(reading.contents, selected(reading, wanted), is_heavy=has_extra):
-                yield columns.batch(window, payloads.columns(window) if payloads is not None else {})
-        except BadRecord as failure:
-            raise FormatError(part.path, 0, str(failure)) from failure
-        except FileNotFoundError:
-            report(damage(part, GONE, "it was removed while its payloads were read"))
-        except OSError as failure:
-            raise DiskError(part.path, failure, "read") from failure
+        yield from batches_of(reading, wanted, report)
+
+
+def batches_of(reading: Reading, wanted: Wanted, report: Report = warn) -> Iterator[pa.RecordBatch]:
+    """Yield the same of a file that is open, whatever its sequence is."""
+    part = reading.part
+    for found in reading.damages:
+        report(found)
+    if not len(reading.contents) or not may_hold(wanted, reading.contents.ranges, reading.contents):
+        return
+    fixed = Fixed(database=part.database, sequence=part.sequence, owner=reading.owner, file=part.name)
+    columns = Columns(reading.contents, fixed, wanted.columns)
+    has_extra = bool({PAYLOAD, PROPERTY_MAP} & set(wanted.columns))
+    payloads = Payloads(reading, wanted.columns, report) if has_extra else None
+    try:
+        for window in _windows(reading.contents, selected(reading, wanted), is_heavy=has_extra):
+            yield columns.batch(window, payloads.columns(window) if payloads is not None else {})
+    except BadRecord as failure:
+        raise FormatError(part.path, 0, str(failure)) from failure
+    except FileNotFoundError:
+        report(damage(part, GONE, "it was removed while its payloads were read"))
+    except OSError as failure:
+        raise DiskError(part.path, failure, "read") from failure
 
 
 def _windows(contents: Contents, rows: Rows, *, is_heavy: bool) -> Iterator[Window]:

@@ -89,11 +89,12 @@ def test_the_command_without_its_libraries_tells_a_program_in_json(run: Run) -> 
         ("from oms_journal import connect_async; connect_async('http://127.0.0.1:1971')", "server"),
         ("from oms_journal.broker.client.brokers import RemoteBroker", "server"),
         ("from oms_journal.broker.server.migration.partner import Partner", "server"),
-        ("from oms_journal.analysis.export import export", "parquet"),
+        ("from oms_journal.analysis.export.refresh import refresh", "parquet"),
         *(
             (f"import oms_journal.analysis.{module}", "analysis")
-            for module in ("questions", "report.extras", "report.journals", "report.report", "session", "source")
+            for module in ("lake", "questions", "report.extras", "report.journals", "report.report")
         ),
+        *((f"import oms_journal.analysis.{module}", "analysis") for module in ("session", "source")),
         ("from oms_journal.analysis.storage import locate; list(locate(['memory://spool']))", "analysis"),
         ("from oms_journal.analysis.storage import locate; list(locate(['s3a://bucket/spool']))", "s3"),
     ],
@@ -116,13 +117,12 @@ def test_s3_without_what_reads_it_says_what_to_install(run: Run) -> None:
 
 def test_parquet_is_written_with_pyarrow_alone(run: Run) -> None:
     program = """
-from pathlib import Path
 from oms_journal import MessageDatabase
-from oms_journal.analysis.export import export
+from oms_journal.analysis.export.refresh import refresh
 
 with MessageDatabase.open("spool") as db:
     db.add("orders", b"one")
-print(export(["spool"], Path("history")).rows)
+print(refresh(["spool"], "lake").rows)
 """
 
     done = run("-c", program, beside=("pyarrow",))

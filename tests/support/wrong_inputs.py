@@ -233,6 +233,8 @@ _FILES = (
     _of("analyze {spool} --out {other}", "{other}", "--out"),
     _of("export {none} --parquet {out}", "{none}", "PATH"),
     _of("export {other} --parquet {out}", "{other}", "PATH"),
+    _of("export {spool} --parquet {spool}", "{spool}", "data files"),
+    _of("export {spool} --parquet ''", "--parquet"),
     _of("release --except {none} --yes --spool {spool}", "--except", "{none}"),
     _of("release --except {binary} --yes --spool {spool}", "--except", "{binary}", "UTF-8"),
     _of("release --except - --yes --spool {spool}", "--except", "standard input"),

@@ -20,10 +20,9 @@ from oms_journal.analysis.reading.schema import Wanted
 from oms_journal.analysis.storage import locate
 from oms_journal.journal.disk import DiskFile, RealDisk
 from oms_journal.journal.errors import DiskError, NewerFormat, NotThisDatabase
-from oms_journal.journal.format.headers import CHECKSUM, FRAMES_AT, HEADER_COPIES, HEADER_SIZE, Ending, xxh3
+from oms_journal.journal.format.headers import CHECKSUM, FRAMES_AT, HEADER_COPIES, HEADER_SIZE, xxh3
 from oms_journal.journal.names import DataFileName
-from oms_journal.journal.reading.datafile import DataFile, Footer
-from oms_journal.journal.writing.log import Journal, JournalSettings, Opening
+from oms_journal.journal.writing.log import Opening
 from tests.support.crashes.crash_store import with_header
 from tests.support.disks.small_files import churn, fill, open_small
 from tests.support.journals.analysed import (
@@ -38,7 +37,8 @@ from tests.support.journals.analysed import (
     plain,
     planned,
 )
-from tests.support.journals.golden_files import add, journal, vouch, write
+from tests.support.journals.golden_files import add, journal, write
+from tests.support.journals.late_files import journal_by, write_late
 from tests.support.journals.plain_rows import database_of
 from tests.support.journals.random_journal import QUEUES, RandomWriter
 from tests.support.sweeps import a_sample
@@ -208,39 +208,8 @@ def test_journals_of_several_databases_are_read_side_by_side(tmp_path: Path) -> 
     assert analysed(tmp_path / "*") == expected
 
 
-def _journal(directory: Path, sequences: int, opening: Opening) -> Journal:
-    chance = random.Random(opening.owner)
-    settings = JournalSettings(random_identity=lambda: chance.getrandbits(64), clock=lambda: opening.owner * 1_000_000)
-    writing = Journal(RealDisk(), directory, replace(opening, next_sequence=sequences), settings)
-    write(writing, add(b"q", b"by owner %d" % opening.owner), vouch)
-    return writing
-
-
-def _write_late(spool: Path) -> None:
-    """Let owner 1 write file 1, owner 3 take over and write file 3, and the former one come back with files 2 and 4."""
-    spool.mkdir()
-    _journal(spool, 1, Opening(database=OWN, owner=1)).close(seal=True)
-    [one] = spool.glob("*.data")
-    with DataFile(RealDisk(), one) as file:
-        footer = file.footer(identity=None)
-    assert isinstance(footer, Footer)
-    summary = footer.summary
-    ending = Ending(
-        sequence=1,
-        identity=summary.header.identity,
-        end=summary.end,
-        commit=summary.last_commit,
-        chain=summary.chain,
-    )
-    late = Opening(database=OWN, owner=1, previous=ending, next_message=100, next_commit=100)
-    _journal(spool, 2, late).close(seal=True)
-    current = Opening(database=OWN, owner=3, previous=ending, next_message=50, next_commit=50)
-    _journal(spool, 3, current).close(seal=True)
-    _journal(spool, 4, replace(late, next_message=200)).close(seal=True)
-
-
 def test_what_a_former_owner_wrote_late_is_ignored(tmp_path: Path) -> None:
-    _write_late(tmp_path / "spool")
+    write_late(tmp_path / "spool")
 
     assert [(row["sequence"], row["payload"]) for row in analysed(tmp_path / "spool")] == [
         (1, b"by owner 1"),
@@ -251,7 +220,7 @@ def test_what_a_former_owner_wrote_late_is_ignored(tmp_path: Path) -> None:
 
 def test_archives_of_what_was_late_are_told_from_those_of_repairs(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
-    _write_late(spool)
+    write_late(spool)
     with MessageDatabase.open(spool) as db:
         assert [file.action for file in db.recovery.files if file.sequence in (2, 4)] == ["archived and removed"] * 2
         late = {archive.name for archive in spool.glob("*.archive")}
@@ -271,11 +240,11 @@ def test_archives_of_what_was_late_are_told_from_those_of_repairs(tmp_path: Path
 
 
 def test_an_archive_of_a_number_that_a_later_owner_has_used_was_late(tmp_path: Path) -> None:
-    _write_late(tmp_path / "spool")
+    write_late(tmp_path / "spool")
     [three] = (tmp_path / "spool").glob("*-0000000003.data")
     for owner, name in ((1, "omsmsg-0000000003-v0001.archive"), (3, "omsmsg-0000000003-v0002.archive")):
         (tmp_path / "other").mkdir(exist_ok=True)
-        _journal(tmp_path / "other", 3, Opening(database=OWN, owner=owner)).close(seal=True)
+        journal_by(tmp_path / "other", 3, Opening(database=OWN, owner=owner)).close(seal=True)
         [made] = (tmp_path / "other").glob("*.data")
         made.rename(three.with_name(name))
 

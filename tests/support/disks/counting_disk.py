@@ -1,4 +1,4 @@
-"""The real disk, that notes of each data file how many bytes of it were read."""
+"""The real disk, that notes which data files were opened, and how many bytes of each were read."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,9 +10,10 @@ from oms_journal.journal.disk import DiskFile, RealDisk, RealFile
 
 
 class CountingDisk(RealDisk):
-    """Counts bytes by the names of files."""
+    """Counts opens, and bytes, by the names of files."""
 
     def __init__(self) -> None:
+        self.opens: Counter[str] = Counter()
         self.read: Counter[str] = Counter()
 
     @classmethod
@@ -25,6 +26,7 @@ class CountingDisk(RealDisk):
     def open(self, path: Path, *, writable: bool = False) -> DiskFile:
         file = super().open(path, writable=writable)
         assert isinstance(file, RealFile)
+        self.opens[path.name] += 1
         return _CountingFile(file, self.read, path.name)  # type: ignore[return-value]
 
 

@@ -1,0 +1,1 @@
+"""A lake: a Parquet data set that follows journals, file by file."""

@@ -1,0 +1,1 @@
+"""A Parquet data set that follows journals."""
