@@ -71,6 +71,7 @@ def s3() -> Iterator[dict[str, str]]:
     server.stop()
 
 
+@pytest.mark.whole
 def test_a_lake_on_an_s3_server_is_kept_current_from_there_and_from_here(s3: dict[str, str], tmp_path: Path) -> None:
     files, options = fsspec.filesystem("s3", **storage_options(s3)), ExportOptions(storage=s3)
     files.mkdir("lakes")
