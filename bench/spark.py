@@ -1,12 +1,14 @@
 """Questions about journals on Spark: against the same rows as Parquet, and against what Spark allows.
 
-What Spark allows is the floor: a Python data source that does nothing but hand over Arrow batches that were made
-before, the very ones that ours makes, from memory. Nothing that comes through that interface is faster.
+What Spark allows is the floor of the data source: a Python data source that does nothing but hand over Arrow batches
+that were made before, the very ones that ours makes, from memory. Nothing that comes through that interface is faster.
+The fold does not come through it.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,8 @@ from bench.callers import scratch
 from bench.datasets import add_batches, deliver
 from bench.measure import Alternation, Row, Settings, alternate_times, time_text
 from oms_journal import MessageDatabase
+from oms_journal.analysis.fold.asked import FILES, LIFECYCLE, RATE, Asked
+from oms_journal.analysis.fold.engine import Engine, answers
 
 if TYPE_CHECKING:  # Spark is imported when these rows are measured
     from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +29,7 @@ PAYLOAD_BYTES = 16
 ROUND_MESSAGES = 100_000  # added, then delivered, before the next
 SMALLER = 10  # times fewer operations, to see how the cost grows
 LINEAR_BOUND = 1.2  # of the cost of an operation, in the larger against the smaller: what scatters by itself
+ALL_TIME = 1 << 62  # microseconds: a bucket that has all in it
 FILES_SHARE = 20  # one in so many files is touched by a time range
 
 
@@ -51,6 +56,7 @@ def spark(settings: Settings) -> Iterator[Row]:
                 raw=f"{time_text(found.raw)}, Parquet",
                 ours=time_text(found.ours),
             )
+        yield from _folds(settings, session, path, parquet)
         yield from _floors(settings, session, path, journals)
         yield _range(settings, session, path)
         yield _linear(settings, _load(session, small), journals)
@@ -92,6 +98,50 @@ def queries() -> Iterator[tuple[str, str, float, Query]]:
     yield "latency", "from ADD to DELIVER, percentiles by queue", 0.8, lambda rows: lifecycle(rows).collect()
 
 
+def _folds(settings: Settings, session: "SparkSession", path: Path, parquet: "DataFrame") -> Iterator[Row]:
+    """Yield how the fold compares with Spark on Parquet: in one process, without Spark, and inside Spark's workers."""
+    from oms_journal.analysis.fold.local import fold
+    from oms_journal.analysis.spark.fold import in_spark
+
+    places: tuple[tuple[str, str, Engine, Mapping[str, float]], ...] = (
+        ("fold", "the fold in one process", partial(fold, processes=1), {"count": 1.5, "group": 6, "latency": 15}),
+        ("spark-fold", "the fold inside Spark", in_spark(session), {"count": 0.33, "group": 2, "latency": 6}),
+    )
+    asked = {
+        "count": Asked(questions=frozenset((FILES,))),
+        "group": Asked(questions=frozenset((RATE,)), every=ALL_TIME),
+        "latency": Asked(questions=frozenset((LIFECYCLE,))),
+    }
+    for place, where, engine, bounds in places:
+        for name, what, _, query in _queries():
+            told = partial(answers, engine, [str(path)], asked[name], now=0)
+            found = alternate_times(settings.rounds, timed(query, parquet), _seconds_of(told))
+            yield Row(
+                name=f"{place}-{name}",
+                what=f"{where}: {what}, against Spark on Parquet",
+                measured=found.inverse,
+                bound=bounds[name],
+                raw=f"{time_text(found.raw)}, Parquet",
+                ours=time_text(found.ours),
+            )
+    empty = session.range(1).mapInArrow(lambda batches: batches, "id long")
+    yield Row(
+        name="spark-map",
+        what="Spark: a mapInArrow that does nothing",
+        measured=[_seconds_of(empty.toArrow)() for _ in range(settings.rounds)],
+        unit=" s",
+    )
+
+
+def _seconds_of(work: Callable[[], object]) -> Callable[[], float]:
+    def run() -> float:
+        began = time.perf_counter()
+        work()
+        return time.perf_counter() - began
+
+    return run
+
+
 def _floors(settings: Settings, session: "SparkSession", path: Path, journals: "DataFrame") -> Iterator[Row]:
     """Yield how far the queries are from what the interface allows."""
     from bench.spark_floor import ready_made
@@ -109,12 +159,7 @@ def _floors(settings: Settings, session: "SparkSession", path: Path, journals: "
 
 
 def timed(query: Query, rows: "DataFrame") -> Callable[[], float]:
-    def run() -> float:
-        began = time.perf_counter()
-        query(rows)
-        return time.perf_counter() - began
-
-    return run
+    return _seconds_of(lambda: query(rows))
 
 
 def _range(settings: Settings, session: "SparkSession", path: Path) -> Row:

@@ -13,6 +13,7 @@ SPARK_FILES = (
     "analysis/questions/test_questions",
     "analysis/questions/test_questions_by_hand",
     "analysis/spark/test_source",
+    "analysis/spark/test_fold",
     "analysis/spark/test_stream",
     "analysis/spark/test_remote",
     "analysis/spark/test_filters",

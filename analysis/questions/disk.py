@@ -15,41 +15,24 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from oms_journal.analysis.fold.answers import RETENTION, meanings_of
+from oms_journal.analysis.fold.retention import (
+    ASKED_SHARE,
+    COMPACT_SHARE,
+    DATA_FILE_BYTES,
+    KEY_BYTES,
+    MESSAGE_OVERHEAD_BYTES,
+    SMALL_FILES_MIN,
+)
 from oms_journal.analysis.questions.described import answers
 from oms_journal.analysis.questions.message_rows import is_undelivered, latest_versions, messages
 from oms_journal.analysis.questions.times import age
 from oms_journal.journal.format.headers import FRAMES_AT
 
-MESSAGE_OVERHEAD_BYTES = 120  # of a message that is written again, besides its payload
-KEY_BYTES = 300  # of a key that is written again, about
-SMALL_FILES_MIN = 8  # so many neighbouring files that fit into one are worth it
-COMPACT_SHARE = 0.25  # the database's own default; `oms cleanup --compact` goes up to a half in any case
-ASKED_SHARE = 0.5
-DATA_FILE_BYTES = 25 << 20  # the database's own default
 _FILE = ["database", "sequence"]
 
 
-@answers(
-    {
-        "database": "identity of the database, 32 hexadecimal digits",
-        "sequence": "number of the data file",
-        "file": "its name",
-        "active": "whether it is still being written",
-        "bytes": "its size; of the active one, how far it is known durable",
-        "live_bytes": "payload and properties of its undelivered messages",
-        "dead_bytes": "all else in it",
-        "live_messages": "its undelivered messages",
-        "live_keys": "keys whose latest version it holds, the engine's own left out",
-        "needed": "whether it holds anything that is needed",
-        "pinned_by": "what keeps it: message or key; null where nothing does",
-        "pin_message": "number of its oldest undelivered message",
-        "pin_queue": "the queue of that message",
-        "pin_key": "the first of its live keys, where no message keeps it",
-        "pin_age_seconds": "how long ago, at `now`, the message was added or the key was written into this file",
-        "pins_files": "later files that hold nothing needed, and stay because of this one",
-        "freed_by_compact": "bytes of it that compaction would free, 0 where it would leave the file alone",
-    }
-)
+@answers(meanings_of(RETENTION))
 def retention(  # noqa: PLR0913
     operations: DataFrame,
     files: DataFrame,

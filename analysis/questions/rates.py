@@ -9,24 +9,14 @@ from datetime import datetime, timedelta
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from oms_journal.analysis.fold.answers import BACKLOG, RATE, meanings_of
+from oms_journal.analysis.fold.asked import MINUTE
 from oms_journal.analysis.questions.described import answers
 from oms_journal.analysis.questions.message_rows import ended, messages, of_keys
 from oms_journal.analysis.questions.times import bucket_of, moment
 
-MINUTE = timedelta(minutes=1)
 
-
-@answers(
-    {
-        "database": "identity of the database, 32 hexadecimal digits",
-        "bucket": "beginning of the bucket",
-        "queue": "of the messages; null for operations on keys",
-        "operation": "ADD, DELIVER, DELETE; PUT, DROP: on the application's keys",
-        "operations": "how many; what compaction wrote again is not counted again",
-        "bytes": "of the payloads that came (ADD) or went (DELIVER, DELETE; 0 where the ADD is not there), of the "
-        "values (PUT)",
-    }
-)
+@answers(meanings_of(RATE))
 def rate(
     operations: DataFrame,
     *,
@@ -65,15 +55,7 @@ def rate(
     )  # fmt: skip
 
 
-@answers(
-    {
-        "database": "identity of the database, 32 hexadecimal digits",
-        "bucket": "beginning of the bucket",
-        "queue": "of the messages",
-        "undelivered": "messages that are undelivered at the end of the bucket",
-        "undelivered_bytes": "bytes of their payloads; 0 for a message whose ADD is not there",
-    }
-)
+@answers(meanings_of(BACKLOG))
 def backlog(operations: DataFrame, *, every: timedelta = MINUTE) -> DataFrame:
     """Return how many messages of each queue are undelivered, a row for each bucket in which one came or went.
 

@@ -9,35 +9,19 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from oms_journal.analysis.fold.answers import DUPLICATES, meanings_of
+from oms_journal.analysis.fold.asked import HOUR
 from oms_journal.analysis.questions.described import answers
 from oms_journal.analysis.questions.message_rows import messages
 from oms_journal.analysis.questions.times import MICROSECOND, micros
 
-HOUR = timedelta(hours=1)
 _DIGEST_BITS = (1 << 40) - 1  # of each hash, so that the hashes of 2^23 messages add up without overflow
 _SCOPE = ("database", "queue", "producer")
 _PAYLOAD = ("hash", "length", "database", "queue")  # what is sorted by first tells most apart
 ADDED_COLUMNS = ("operation", *_SCOPE, "message", "commit", "first_time", "moved", "hash")  # what `added` needs
 
 
-@answers(
-    {
-        "kind": "producer: added under the same identifier by different commits; payload: the same payload",
-        "database": "identity of the database, 32 hexadecimal digits",
-        "queue": "of all the messages",
-        "producer": "the identifier; null for the kind payload",
-        "hash": "XXH3-64 of the payload, as a signed number; null for the kind producer",
-        "length": "bytes of the payload; null for the kind producer",
-        "messages": "how many messages there are",
-        "commits": "how many commits added them; null for the kind payload",
-        "same_payloads": "whether every commit brought the same payloads: then it was sent again, else the "
-        "identifier was used again for something else",
-        "first_message": "lowest number of the messages",
-        "last_message": "highest number of the messages",
-        "first_time": "when the first was added",
-        "last_time": "when the last was added",
-    }
-)
+@answers(meanings_of(DUPLICATES))
 def duplicates(operations: DataFrame, *, window: timedelta = HOUR, added: DataFrame | None = None) -> DataFrame:
     """Return what was added more than once: a row for each identifier, and a row for each run of equal payloads.
 

@@ -9,9 +9,10 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from oms_journal.analysis.fold.answers import COMMITS, meanings_of
+from oms_journal.analysis.fold.asked import MINUTE
 from oms_journal.analysis.questions.described import answers
 from oms_journal.analysis.questions.latency import percentiles
-from oms_journal.analysis.questions.rates import MINUTE
 from oms_journal.analysis.questions.times import between, bucket_of, seconds
 
 SHARES = (0.5, 0.99)
@@ -19,27 +20,7 @@ COLUMNS = ("database", "sequence", "commit", "time", "moved", "length")  # that 
 _FILE = ["database", "sequence"]
 
 
-@answers(
-    {
-        "database": "identity of the database, 32 hexadecimal digits",
-        "bucket": "beginning of the bucket",
-        "writes": "groups of commits that became durable together: commits of one data file with the same time",
-        "commits": "how many, clean-up's own included",
-        "operations": "how many, what compaction wrote again included",
-        "moved": "of these, what compaction wrote again",
-        "bytes": "of payloads and values",
-        "commits_per_write": "mean; above 1 callers share a write",
-        "commits_per_write_max": "the most",
-        "operations_per_commit": "mean",
-        "operations_per_commit_max": "the most",
-        "bytes_per_commit": "mean of the bytes of payloads and values",
-        "bytes_per_commit_max": "the most",
-        "gap_p50_seconds": "from one write to the next, which is the one that counts here: half of the gaps are not "
-        "longer; null where no write is before the first one",
-        "gap_p99_seconds": "likewise, 99 in a hundred",
-        "gap_max_seconds": "the longest",
-    }
-)
+@answers(meanings_of(COMMITS))
 def commits(operations: DataFrame, *, every: timedelta = MINUTE, exact: bool = False) -> DataFrame:
     """Return how operations came in commits, and commits in writes, in each bucket of time.
 

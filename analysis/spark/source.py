@@ -28,10 +28,9 @@ with brought_by("analysis"):
     from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
     from pyspark.sql.types import StructType
 
-from oms_journal.analysis.reading import damage, plan, rows, schema
+from oms_journal.analysis.reading import damage, files, plan, rows, schema
 from oms_journal.analysis.reading.parts import Partition
 from oms_journal.analysis.reading.schema import UnknownColumn
-from oms_journal.analysis.spark import files
 from oms_journal.analysis.spark.filters import narrowed
 from oms_journal.analysis.spark.options import Mode, Options, parse
 from oms_journal.analysis.spark.stream import JournalStreamReader

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.analysis.spark import files
+from oms_journal.analysis.reading import files
 from oms_journal.journal.format.footer import OUTLINE_SIZE, SUMMARY, TRAILER, trailer_size
 from oms_journal.journal.format.headers import HEADERS_SIZE
 from tests.support.disks.counting_disk import CountingDisk

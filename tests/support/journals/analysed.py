@@ -10,10 +10,9 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
-from oms_journal.analysis.reading import damage, plan, rows, schema
+from oms_journal.analysis.reading import damage, files, plan, rows, schema
 from oms_journal.analysis.reading.parts import Damage, Partition
 from oms_journal.analysis.reading.schema import Wanted
-from oms_journal.analysis.spark import files
 from oms_journal.analysis.storage import locate
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.records import encode_properties

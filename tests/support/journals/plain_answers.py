@@ -31,6 +31,7 @@ class Known:
     producer: str | None = None
     sequence: int = 0
     commit: int | None = None
+    due: int | None = None
 
     @property
     def ended(self) -> int | None:
@@ -42,10 +43,10 @@ class Known:
 
     @property
     def latency(self) -> int | None:
-        """Microseconds from ADD to DELIVER, None where one is not known."""
+        """Microseconds from ADD, or from when it was due, to DELIVER; None where one is not known."""
         if self.added is None or self.delivered is None:
             return None
-        return max(0, self.delivered - self.added)
+        return max(0, self.delivered - max(self.added, self.due or self.added))
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
@@ -64,13 +65,13 @@ def known_messages(rows: Iterable[Row]) -> dict[tuple[str, int], Known]:
             assert row.length is not None
             known.added, known.length, known.hash = row.first_time, row.length, row.hash
             known.stored = row.length + (row.properties_length or 0)
-            known.sequence, known.producer = row.sequence, row.producer
+            known.sequence, known.producer, known.due = row.sequence, row.producer, row.due
             if not row.moved:
                 known.commit = row.commit
         elif row.operation == "DELIVER":
-            known.delivered = row.time
+            known.delivered = row.time if known.delivered is None else min(known.delivered, row.time)
         else:
-            known.deleted = row.time
+            known.deleted = row.time if known.deleted is None else min(known.deleted, row.time)
     return found
 
 

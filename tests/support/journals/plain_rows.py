@@ -19,7 +19,7 @@ from oms_journal.recovery.dump import dump
 
 Answer = list[dict[str, Any]]
 _TIME = pa.timestamp("us", tz="UTC")
-_TIMES = ("time", "first_time")
+_TIMES = ("time", "first_time", "due")
 _TYPES = {
     int: pa.int64(),
     int | None: pa.int64(),
@@ -53,6 +53,7 @@ class Row:
     hash: int | None = None
     file: str = "omsmsg-0000000001.data"
     properties_length: int | None = None
+    due: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +125,7 @@ def _row(database: str, operation: DumpedOperation) -> Row:
         hash=None if payload is None else signed(xxhash.xxh3_64_intdigest(payload)),
         file=operation.file,
         properties_length=len(encode_properties(operation.properties or {})) if is_add else None,
+        due=operation.terms.due,
     )
 
 
@@ -153,7 +155,12 @@ def _frame(spark: SparkSession, kind: type, rows: Sequence[object]) -> DataFrame
 
 def answer(found: DataFrame) -> Answer:
     """Return a DataFrame's rows, times as microseconds."""
-    return [{name: _plain(value) for name, value in row.items()} for row in found.toArrow().to_pylist()]
+    return plain_rows(found.toArrow())
+
+
+def plain_rows(table: pa.Table) -> Answer:
+    """Return a table's rows, times as microseconds."""
+    return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
 
 
 def _plain(value: Any) -> Any:
@@ -173,8 +180,12 @@ def moment(micros: int) -> datetime:
 
 def assert_same(found: DataFrame, expected: Answer) -> None:
     """Compare rows in any order; numbers with a fraction to twelve digits."""
-    actual = _sorted(answer(found))
-    expected = _sorted(expected)
+    assert_same_rows(answer(found), expected)
+
+
+def assert_same_rows(found: Answer, expected: Answer) -> None:
+    """Likewise, for rows."""
+    actual, expected = _sorted(found), _sorted(expected)
     for mine, other in zip(actual, expected, strict=False):
         assert _rounded(mine) == _rounded(other)
     assert len(actual) == len(expected)

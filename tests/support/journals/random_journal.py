@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from oms_journal import MessageDatabase
 from oms_journal.journal.format.frames import FRAME_SIZE
@@ -21,8 +22,9 @@ LONGER_SECONDS = 30.0  # also where the clock has been set back
 class RandomWriter:
     """Writes random operations into one directory, through several openings."""
 
-    def __init__(self, spool: Path, seed: int, *, retention: Path | None = None) -> None:
+    def __init__(self, spool: Path, seed: int, *, retention: Path | None = None, has_terms: bool = False) -> None:
         self.spool = spool
+        self._has_terms = has_terms  # some messages are delayed, or in a group
         self.clock = HandClock()
         self._rng = random.Random(seed)
         self._retention = retention
@@ -70,7 +72,12 @@ class RandomWriter:
         producer = self._rng.choice((None, None, *PRODUCERS))
         if producer is not None:
             self.clock.advance(LONGER_SECONDS)  # the database does not know the identifier any more
-        db.add(queue, payload, properties=self._properties(), producer_id=producer)
+        db.add(queue, payload, properties=self._properties(), producer_id=producer, **self._terms())
+
+    def _terms(self) -> dict[str, Any]:
+        if not self._has_terms:
+            return {}
+        return self._rng.choice(({}, {"delay": 0.5}, {"delay": 60.0}, {"group": "g"}, {"group": "g", "delay": 3.0}))
 
     def _add_many(self, db: MessageDatabase) -> None:
         payloads = [self._payload() for _ in range(self._rng.randrange(1, 5))]

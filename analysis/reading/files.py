@@ -16,27 +16,40 @@ from oms_journal.analysis.reading.selection import selected
 from oms_journal.journal.format.footer import Summary
 from oms_journal.journal.reading.datafile import DataFile
 
+Row = dict[str, Any]
+
 
 def batches(partition: Partition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the table for a partition, in one batch; UnknownColumn, NewerFormat, DiskError.
 
     Of a sealed file the ends of its footer are read, and what they say is believed; any other is read whole.
     """
-    rows = []
-    for part in partition.parts:
-        row = _row_by_outline(part)
-        if row is None:
-            with opened(part.storage.disk(), part) as reading:
-                row = _row(reading) if reading.is_sealed or reading.end else None
-        if row is not None:
-            rows.append(row)
+    rows = [row for part in partition.parts if (row := row_of(part)) is not None]
     if rows:
         schema = arrow_schema(columns, "files")
         arrays = [pa.array([row[field.name] for row in rows], field.type) for field in schema]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _row_by_outline(part: FilePart) -> dict[str, Any] | None:
+def row_of(part: FilePart) -> Row | None:
+    """Return the row of a file, None where it holds nothing; NewerFormat, DiskError."""
+    row = _row_by_outline(part)
+    if row is not None:
+        return row
+    with opened(part.storage.disk(), part) as reading:
+        return row_as_read(reading)
+
+
+def row_as_read(reading: Reading) -> Row | None:
+    """Return the row of a file that has been read, None where it holds nothing."""
+    if not (reading.is_sealed or reading.end):
+        return None
+    columns = reading.contents.columns
+    rows = selected(reading, Wanted())
+    return _told(reading.part, reading.size, columns["count"][rows], columns["time"][rows], is_sealed=reading.is_sealed)
+
+
+def _row_by_outline(part: FilePart) -> Row | None:
     """Return the row of a file by the ends of its footer; None where all of the file must be looked at."""
     if part.identity is None or part.is_rotted or part.failure:
         return None
@@ -56,13 +69,7 @@ def _is_believed(summary: Summary, part: FilePart) -> bool:
     return is_all and summary.header == part.header and not summary.has_gaps and is_named
 
 
-def _row(reading: Reading) -> dict[str, Any]:
-    columns = reading.contents.columns
-    rows = selected(reading, Wanted())
-    return _told(reading.part, reading.size, columns["count"][rows], columns["time"][rows], is_sealed=reading.is_sealed)
-
-
-def _told(part: FilePart, size: int, counts: Numbers, times: Numbers, *, is_sealed: bool) -> dict[str, Any]:
+def _told(part: FilePart, size: int, counts: Numbers, times: Numbers, *, is_sealed: bool) -> Row:
     times = clamped(times)
     return {
         "database": part.database or None,

@@ -1,0 +1,174 @@
+"""What is counted of messages, by queue: what became of them, their latencies, what came and went over time."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from oms_journal.analysis.fold.asked import BACKLOG, HISTOGRAM, LIFECYCLE, RATE, Asked
+from oms_journal.analysis.fold.quantiles import Sketch
+from oms_journal.analysis.fold.tallies import Tally
+from oms_journal.journal.operations import Operation
+
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+COUNTS = ("added", "added_before", "delivered", "deleted")
+KINDS = len(Operation) + 1  # a group of a rate is KINDS × the queue, and the operation
+LATENCY_END = 1 << 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lives:
+    """Messages, a column a fact: all of them with an ADD or without, with an end or without. Microseconds, bytes."""
+
+    queue: Numbers
+    added: Numbers | None = None
+    ready: Numbers | None = None  # when it could first be handed out: due, or added
+    length: Numbers | None = None
+    ended: Numbers | None = None
+    is_delivered: Mask | None = None
+
+    def where(self, mask: Mask) -> "Lives":
+        """Return some of the messages."""
+        if mask.all():
+            return self
+        return Lives(
+            queue=self.queue[mask],
+            added=None if self.added is None else self.added[mask],
+            ready=None if self.ready is None else self.ready[mask],
+            length=None if self.length is None else self.length[mask],
+            ended=None if self.ended is None else self.ended[mask],
+            is_delivered=None if self.is_delivered is None else self.is_delivered[mask],
+        )
+
+
+class Figures:
+    """What is asked of messages, as far as they have been counted."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self.counts: Numbers = np.zeros((len(COUNTS), 0), np.int64)
+        self.latencies: dict[int, Sketch] = {}  # by queue
+        self.bins: Numbers = np.zeros((0, len(edges(asked.bins_a_decade)) + 1), np.int64)  # by queue, and bin + 1
+        self.rate = Tally(2)  # operations, bytes
+        self.backlog = Tally(3)  # messages, bytes, ends of messages that were there before
+
+    def count(self, lives: Lives) -> None:
+        """Count messages whose end is known, or that have none: each once, and for all."""
+        asked = self._asked
+        if lives.ended is not None and asked.since is not None:
+            lives = lives.where(lives.ended >= asked.since)
+        if not len(lives.queue):
+            return
+        delivered = lives.queue if lives.is_delivered is None else lives.queue[lives.is_delivered]
+        if asked.asks(LIFECYCLE):
+            self._count(0 if lives.added is not None else 1, lives.queue)
+            if lives.is_delivered is not None:
+                self._count(2, delivered)
+                self._count(3, lives.queue[~lives.is_delivered])
+        if asked.asks(LIFECYCLE, HISTOGRAM) and lives.ready is not None and lives.is_delivered is not None:
+            assert lives.ended is not None
+            took = lives.ended[lives.is_delivered] - lives.ready[lives.is_delivered]
+            self._count_latencies(delivered, np.maximum(took, 0, out=took))
+        if asked.asks(RATE):
+            self._count_rate(lives)
+        if asked.asks(BACKLOG):
+            self._count_backlog(lives)
+
+    def merge(self, other: "Figures", queues: Numbers) -> None:
+        """Take in the figures of what came later; `queues` says which of our queues each of its queues is."""
+        counts = other.counts
+        self.counts = _widened(self.counts, int(queues[: counts.shape[1]].max(initial=-1)) + 1)
+        self.counts[:, queues[: counts.shape[1]]] += counts
+        self.bins = _widened(self.bins.T, int(queues[: len(other.bins)].max(initial=-1)) + 1).T
+        self.bins[queues[: len(other.bins)]] += other.bins
+        for queue, sketch in other.latencies.items():
+            self.latencies.setdefault(int(queues[queue]), Sketch()).merge(sketch)
+        groups = (queues[:, None] * KINDS + np.arange(KINDS)).ravel()
+        self.rate.merge(other.rate, groups)
+        self.backlog.merge(other.backlog, queues)
+
+    def _count(self, row: int, queues: Numbers) -> None:
+        if len(queues):
+            found = np.bincount(queues)
+            self.counts = _widened(self.counts, len(found))
+            self.counts[row, : len(found)] += found
+
+    def _count_latencies(self, queues: Numbers, took: Numbers) -> None:
+        if not len(queues):
+            return
+        if self._asked.asks(HISTOGRAM):
+            place = np.searchsorted(edges(self._asked.bins_a_decade), took, "right")
+            width = self.bins.shape[1]
+            found = np.bincount(queues * width + place)
+            self.bins = _widened(self.bins.T, -(-len(found) // width)).T
+            found = np.append(found, np.zeros(-len(found) % width, np.int64)).reshape(-1, width)
+            self.bins[: len(found)] += found
+        if self._asked.asks(LIFECYCLE):
+            for queue, values in by_group(queues, took):
+                self.latencies.setdefault(queue, Sketch()).add(values)
+
+    def _count_rate(self, lives: Lives) -> None:
+        every, since = self._asked.every, self._asked.since
+        if lives.added is not None:
+            assert lives.length is not None
+            queues, added, length = lives.queue, lives.added, lives.length
+            if since is not None:
+                is_in = added >= since
+                queues, added, length = queues[is_in], added[is_in], length[is_in]
+            self.rate.add(queues * KINDS + int(Operation.ADD), added // every, (1, length))
+        if lives.ended is not None:
+            assert lives.is_delivered is not None
+            kinds = np.where(lives.is_delivered, int(Operation.DELIVER), int(Operation.DELETE))
+            size = 0 if lives.length is None else lives.length
+            self.rate.add(lives.queue * KINDS + kinds, lives.ended // every, (1, size))
+
+    def _count_backlog(self, lives: Lives) -> None:
+        every = self._asked.every
+        if lives.added is not None:
+            assert lives.length is not None
+            self.backlog.add(lives.queue, lives.added // every, (1, lives.length, 0))
+        if lives.ended is not None:
+            if lives.added is None or lives.length is None:
+                self.backlog.add(lives.queue, lives.ended // every, (-1, 0, 1))
+            else:
+                went = np.maximum(lives.added, lives.ended)
+                self.backlog.add(lives.queue, went // every, (-1, -lives.length, 0))
+
+
+@lru_cache(maxsize=4)
+def edges(bins_a_decade: int) -> Numbers:
+    """Return the least whole number of microseconds in each bin, from bin 0 on, which begins at 1."""
+    found: list[int] = []
+    place = 0
+    while True:
+        least = round(10 ** (place / bins_a_decade))
+        while least**bins_a_decade >= 10**place:
+            least -= 1
+        while least**bins_a_decade < 10**place:
+            least += 1
+        if least >= LATENCY_END:
+            return np.array(found, np.int64)
+        found.append(least)
+        place += 1
+
+
+def by_group(groups: Numbers, values: Numbers) -> list[tuple[int, Numbers]]:
+    """Return the values of each group, in their order."""
+    highest = int(groups.max())
+    if highest == int(groups.min()):
+        return [(highest, values)]
+    narrow = groups.astype(np.uint16) if highest < 1 << 16 else groups  # which numpy sorts by their digits
+    order = np.argsort(narrow, kind="stable")
+    groups, values = groups[order], values[order]
+    starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
+    parts = np.split(values, starts[1:])
+    return [(group, part.copy()) for group, part in zip(groups[starts].tolist(), parts, strict=True)]
+
+
+def _widened(counts: Numbers, columns: int) -> Numbers:
+    """Return a table with at least so many columns, zeros in those that are new."""
+    more = columns - counts.shape[1]
+    return counts if more <= 0 else np.pad(counts, ((0, 0), (0, more)))

@@ -1,0 +1,143 @@
+"""Every answer of a fold, on journals that random operations wrote, is what plain loops over `dump` answer."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from oms_journal.analysis.fold.answers import ANSWERS, schema_of
+from oms_journal.analysis.fold.asked import QUESTIONS, Asked
+from oms_journal.analysis.fold.engine import Engine, told
+from oms_journal.analysis.fold.partial import Aside, Partial, decoded, folded
+from oms_journal.analysis.reading.parts import FilePart, Partition
+from tests.support.journals.analysed import files_table
+from tests.support.journals.folded import EVERY, expected, parts_of
+from tests.support.journals.plain_rows import (
+    Answer,
+    File,
+    Row,
+    assert_same_rows,
+    database_of,
+    files_in,
+    plain_rows,
+    rows_in,
+)
+from tests.support.journals.random_journal import QUEUES, RandomWriter
+
+SEEDS = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Journals:
+    """Journals of several databases, with what clean-up has moved away."""
+
+    rows: list[Row]
+    files: list[File]
+    parts: list[FilePart]
+    now: int
+    table: Answer  # of files
+    plain: dict[Asked, dict[str, Answer]] = field(default_factory=dict)  # what was asked already
+
+
+@pytest.fixture(scope="module")
+def journals(tmp_path_factory: pytest.TempPathFactory) -> Journals:
+    directory = tmp_path_factory.mktemp("journals")
+    rows: list[Row] = []
+    files: list[File] = []
+    spools: list[Path] = []
+    now = 0
+    for seed in SEEDS:
+        spool = directory / f"spool-{seed}"
+        is_kept = seed % 2 == 0  # what clean-up moves away; the others are known from where they begin
+        writer = RandomWriter(spool, seed, retention=directory / "retention" if is_kept else None, has_terms=seed > 1)
+        writer.write()
+        moved_away = directory / "retention" / database_of(spool)
+        rows += [*(rows_in(moved_away) if moved_away.exists() else ()), *rows_in(spool)]
+        files += files_in(spool)
+        spools.append(spool)
+        now = max(now, writer.clock.now)
+    parts = parts_of(*spools, directory / "retention")
+    assert any(row.moved for row in rows)
+    assert any(row.due for row in rows)
+    return Journals(rows, files, parts, now + 10**9, files_table(*spools, directory / "retention"))
+
+
+def answers(journals: Journals, asked: Asked, engine: Engine) -> dict[str, pa.Table]:
+    return told(engine, [Partition(tuple(journals.parts))], asked, journals.now)
+
+
+def at_once(partitions: Sequence[Partition], asked: Asked, aside: Aside) -> list[Partial]:
+    """Fold everything as one part."""
+    [partition] = partitions
+    return [folded(partition.parts, asked, aside)]
+
+
+def assert_as_expected(journals: Journals, asked: Asked, found: dict[str, pa.Table]) -> None:
+    if asked not in journals.plain:
+        journals.plain[asked] = expected(journals.rows, journals.files, asked, journals.now)
+    plain = journals.plain[asked] | {"files": journals.table}
+    assert found.keys() == asked.questions
+    for name, table in found.items():
+        table.validate(full=True)
+        assert table.schema.equals(schema_of(ANSWERS[name]), check_metadata=True)
+        try:
+            assert_same_rows(plain_rows(table), plain[name])
+        except AssertionError as failure:
+            raise AssertionError(f"{name}: {failure}") from failure
+
+
+def periods(journals: Journals) -> list[Asked]:
+    times = sorted(row.time for row in journals.rows)
+    early, late = times[len(times) // 3], times[2 * len(times) // 3]
+    return [
+        Asked(every=EVERY),
+        Asked(every=EVERY, since=early),
+        Asked(every=EVERY, until=late),
+        Asked(every=EVERY, since=early, until=late),
+        Asked(every=EVERY, since=early, until=late, queues=frozenset(QUEUES[:2])),
+        Asked(every=EVERY, queues=frozenset(("none",))),
+    ]
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_a_fold_answers_what_plain_loops_answer_for_every_period(journals: Journals, place: int) -> None:
+    asked = periods(journals)[place]
+
+    found = answers(journals, asked, at_once)
+
+    assert_as_expected(journals, asked, found)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_that_is_asked_alone_has_the_same_answer(journals: Journals, question: str) -> None:
+    asked = Asked(every=EVERY, questions=frozenset((question,)))
+
+    found = answers(journals, asked, at_once)
+
+    assert_as_expected(journals, asked, found)
+
+
+def in_pieces(parts: Sequence[FilePart], chance: random.Random, fold: Callable[[FilePart], Partial]) -> Partial:
+    """Fold the parts one by one, and put them together in a tree of any shape."""
+    if len(parts) == 1:
+        return decoded(fold(parts[0]).encoded())
+    middle = chance.randrange(1, len(parts))
+    found = in_pieces(parts[:middle], chance, fold)
+    found.merge(in_pieces(parts[middle:], chance, fold))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_does_not_matter_how_the_files_are_split(journals: Journals, seed: int) -> None:
+    chance = random.Random(seed)
+    asked = periods(journals)[chance.choice((0, 3))]
+
+    def in_some_tree(_: Sequence[Partition], asked: Asked, aside: Aside) -> list[Partial]:
+        found = in_pieces(journals.parts, chance, lambda part: folded([part], asked, aside))
+        assert not found.doubtful()
+        return [found]
+
+    assert_as_expected(journals, asked, answers(journals, asked, in_some_tree))
