@@ -113,7 +113,7 @@ def _folds(settings: Settings, session: "SparkSession", path: Path, parquet: "Da
         "latency": Asked(questions=frozenset((LIFECYCLE,))),
     }
     for place, where, engine, bounds in places:
-        for name, what, _, query in _queries():
+        for name, what, _, query in queries():
             told = partial(answers, engine, [str(path)], asked[name], now=0)
             found = alternate_times(settings.rounds, timed(query, parquet), _seconds_of(told))
             yield Row(
