@@ -1,11 +1,10 @@
 """The operations that a report is about: of all time, of a period, of a copy; and what the archives hold.
 
 The period takes in what happened in it. What has waited since long before is still there in it, and
-what was delivered in it has its whole time from ADD to DELIVER: so questions about messages go to the
-operations `of_present`, on all messages that had not ended before the period, up to its end.
+what was delivered in it has its whole time from ADD to DELIVER: so questions about messages are asked of
+all messages that had not ended before the period, up to its end. The fold does so, see `analysis/fold/asked.py`.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,13 +13,16 @@ from functools import cached_property
 from oms_journal.journal.extras import brought_by
 
 with brought_by("analysis"):
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import functions as F  # noqa: N812
 
-from oms_journal.analysis.questions.times import moment
+from oms_journal.analysis.fold import asked as fold
+from oms_journal.analysis.fold import engine
 from oms_journal.analysis.reading import schema
 from oms_journal.analysis.reading.directory import late_archives
 from oms_journal.analysis.reading.plan import parts_of, surveyed
+from oms_journal.analysis.spark.fold import in_spark
 from oms_journal.analysis.spark.source import NAME
 from oms_journal.analysis.storage import Location, locate
 from oms_journal.journal import names
@@ -137,50 +139,18 @@ class Journals:
     def _found_there(self) -> Sources:
         return sources(self._request.compared_with)
 
-    @cached_property
-    def of_period(self) -> DataFrame:
-        """The operations that were asked for."""
+    def folded(self, questions: Sequence[str], every: timedelta = fold.MINUTE) -> dict[str, pa.Table]:
+        """Return what a fold answers to questions, by name, in buckets of this width."""
         request = self._request
-        if request.since is None:
-            return self.until_end
-        return self._load(self._found.paths, since=request.since, until=request.until, queues=request.queues)
-
-    def part_of_period(self, columns: Sequence[str], operations: str) -> DataFrame:
-        """Return some columns of those of the operations that were asked for, which costs less than all of them.
-
-        `operations` are names with commas between, none for all.
-        """
-        request = self._request
-        return self._load(
-            self._found.paths,
+        asked = fold.asked(
+            questions,
             since=request.since,
             until=request.until,
             queues=request.queues,
-            columns=columns,
-            operations=operations,
+            every=every,
+            window=request.duplicate_window,
         )
-
-    @cached_property
-    def everything_on_keys(self) -> DataFrame:
-        """All operations on keys."""
-        return self._load(self._found.paths, operations=ON_KEYS)
-
-    @cached_property
-    def until_end(self) -> DataFrame:
-        """The operations up to the end of the period, of the queues that were asked for."""
-        request = self._request
-        if request.until is None and not request.queues:
-            return self.everything
-        return self._load(self._found.paths, until=request.until, queues=request.queues)
-
-    @cached_property
-    def of_present(self) -> DataFrame:
-        """The operations until the end on messages that had not ended before the period, and those on keys."""
-        if self._request.since is None:
-            return self.until_end
-        was_end = F.col("operation").isin("DELIVER", "DELETE") & (F.col("time") < moment(self._request.since))
-        gone = self.until_end.where(was_end).select("database", "message")
-        return self.until_end.join(gone, ["database", "message"], "left_anti")
+        return engine.answers(in_spark(self._spark), self._found.paths, asked, now=fold.micros(request.as_of))
 
     @cached_property
     def keys(self) -> DataFrame:
@@ -200,22 +170,17 @@ class Journals:
     def _until_end(self, columns: Sequence[str], operations: str) -> DataFrame:
         return self._load(self._found.paths, until=self._request.until, columns=columns, operations=operations)
 
-    def _load(  # noqa: PLR0913
+    def _load(
         self,
         paths: Iterable[str],
         *,
-        since: datetime | None = None,
         until: datetime | None = None,
-        queues: Sequence[str] = (),
         columns: Sequence[str] = COLUMNS,
         operations: str = "",
     ) -> DataFrame:
         reader = self._spark.read.format(NAME).schema(schema.ddl(columns))
         if operations:
             reader = reader.option("operation", operations)
-        for option, time in (("since", since), ("until", until)):
-            if time is not None:
-                reader = reader.option(option, time.isoformat())
-        if queues:
-            reader = reader.option("queues", json.dumps(list(queues)))
+        if until is not None:
+            reader = reader.option("until", until.isoformat())
         return reader.load(list(paths))

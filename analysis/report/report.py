@@ -20,13 +20,15 @@ from typing import Any
 from oms_journal.journal.extras import brought_by
 
 with brought_by("analysis"):
+    import pyarrow as pa
     import pyarrow.compute as pc
-    from pyspark import StorageLevel
+    import pyarrow.parquet as pq
     from pyspark.sql import DataFrame, Observation, SparkSession
     from pyspark.sql import functions as F  # noqa: N812
 
 from oms_journal.analysis import outdir
-from oms_journal.analysis.questions import meanings, messages
+from oms_journal.analysis.fold.answers import COMMENT
+from oms_journal.analysis.questions import meanings
 from oms_journal.analysis.report.asking import Asked, asked, comparison, tables_of_source
 from oms_journal.analysis.report.broker_asking import broker_asked
 from oms_journal.analysis.report.drawing.plots import BARS_MAX
@@ -84,8 +86,7 @@ def write_report(  # noqa: PLR0913
         writer.write_all(tables_of_source(journals))
         scope = _scope(tables, request)
         pieces = _buckets(scope)
-        with _kept(messages(journals.of_present)):
-            writer.write_all(asked(journals, request, timedelta(microseconds=pieces.width)))
+        writer.write_all(asked(journals, request, timedelta(microseconds=pieces.width)))
         undelivered_only = _write_comparison(writer, journals) if request.compared_with else False
         writer.write_all([extra.asked(spark, request) for extra in extras])
         scope = replace(scope, seconds=monotonic() - since)
@@ -143,6 +144,9 @@ class _Writer:
         tell(0)
         with in_one_line(f"cannot answer {question.name!r}"), watched(self._spark, tell):
             answer = question.answer(self.read)
+            if isinstance(answer, pa.Table):
+                self._write_here(question, answer)
+                return
             counted = answer.observe(observation, F.count(F.lit(1)).alias("rows"))
             with _times_as_micros(self._spark):
                 counted.write.parquet(folder.absolute().as_uri())
@@ -153,6 +157,18 @@ class _Writer:
         if seen != made:
             raise TablesNotSeen(f"Spark wrote {made} rows of {question.name}, and {folder} has {seen}; {_SAME_DISK}")
         self.written.append({"name": question.name, "meaning": question.meaning, "rows": seen, "columns": columns})
+
+    def _write_here(self, question: Asked, table: pa.Table) -> None:
+        folder = self._tables.directory / question.name
+        try:
+            folder.mkdir()
+            pq.write_table(table.replace_schema_metadata(), folder / "part-00000.parquet")
+        except OSError as failure:
+            raise outdir.CannotWrite(folder, failure) from failure
+        columns = {field.name: (field.metadata or {}).get(COMMENT, b"").decode() for field in table.schema}
+        self.written.append(
+            {"name": question.name, "meaning": question.meaning, "rows": table.num_rows, "columns": columns}
+        )
 
     def read(self, name: str) -> DataFrame:
         """Return a table that has been written."""
@@ -180,16 +196,6 @@ def _times_as_micros(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(name, str(before))
-
-
-@contextmanager
-def _kept(frame: DataFrame) -> Iterator[None]:
-    """Keep what several questions begin with: on disk where memory does not suffice."""
-    frame.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        yield
-    finally:
-        frame.unpersist()
 
 
 def _scope(tables: Tables, request: Request) -> Scope:

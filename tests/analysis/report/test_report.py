@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -264,8 +265,11 @@ def test_a_period_knows_what_has_waited_longer(spark: SparkSession, tmp_path: Pa
     journals = Journals(spark, request, sources(paths))
     answers = {question.name: question.answer for question in asked(journals, request, timedelta(hours=1))}
 
-    [orders] = answers["lifecycle"](spark.table).collect()
-    rates = answers["rate"](spark.table).collect()
+    lifecycle, rate = (answers[name](journals.table) for name in ("lifecycle", "rate"))
+    assert isinstance(lifecycle, pa.Table)
+    assert isinstance(rate, pa.Table)
+    [orders] = lifecycle.to_pylist()
+    rates = rate.to_pylist()
 
     assert (orders["queue"], orders["undelivered"], orders["delivered"]) == ("orders", 2, 1)
     assert orders["max_seconds"] == pytest.approx(7200, abs=1)
