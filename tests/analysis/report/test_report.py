@@ -324,7 +324,7 @@ def test_tables_that_this_machine_does_not_see_are_an_error(
 ) -> None:
     monkeypatch.setattr(Tables, "files", lambda self, name: [])
 
-    with pytest.raises(TablesNotSeen, match=r"Spark wrote \d+ rows of files.* both see"):
+    with pytest.raises(TablesNotSeen, match=r"Spark wrote \d+ rows of damage.* both see"):
         write_report(spark, Request(paths=(str(reported.spool),), now=reported.now), tmp_path / "out")
 
     assert list(tmp_path.iterdir()) == []
