@@ -241,8 +241,8 @@ class GroupCommit:
 
         The caller was told to lead, by `submit` or by a waiter's `lead`. What is given was never queued.
         """
+        drafts = [] if given is None else [given]
         mine = given
-        drafts: list[Draft] = [given]  # type: ignore[list-item]  # None is no draft: then they are those in the queue
         try:
             if given is None:
                 with self._lock:

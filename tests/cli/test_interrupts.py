@@ -19,7 +19,6 @@ from oms_journal.journal.writing import group_commit
 from tests.support.cli_runner import run_program
 from tests.support.disks.small_files import MODEST
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS, WatchedDisk
-from tests.support.sweeps import a_sample
 
 
 def test_the_child_of_a_fork_has_a_closed_database(tmp_path: Path) -> None:
@@ -213,7 +212,6 @@ class _Interrupt:
         return self._reached
 
 
-@a_sample(1)
 @pytest.mark.parametrize("leads", [True, False])
 def test_an_interrupt_at_any_line_of_group_commit_hangs_nobody(leads: bool, tmp_path: Path) -> None:
     for line in count(1):
