@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bench.callers import scratch
 from bench.measure import Row, Settings, alternate_times, time_text
-from bench.spark import filled, queries, timed
+from bench.spark import beside_parquet, filled, queries, timed
 
 if TYPE_CHECKING:  # Spark and Arrow are imported when these rows are measured
     import pyarrow as pa
@@ -38,14 +38,8 @@ def lake(settings: Settings) -> Iterator[Row]:
                 timed(query, parquet),
                 _timed_with_refresh(query, session, path, cache),
             )
-            yield Row(
-                name=f"lake-{name}",
-                what=f"Spark on the lake, refresh included: {what}, {millions:.3g} million operations",
-                measured=found.inverse,
-                bound=BOUNDS[name],
-                raw=f"{time_text(found.raw)}, Parquet",
-                ours=time_text(found.ours),
-            )
+            told = f"Spark on the lake, refresh included: {what}, {millions:.3g} million operations"
+            yield beside_parquet(f"lake-{name}", told, BOUNDS[name], found)
 
 
 def _export(settings: Settings, path: Path, millions: float) -> Row:

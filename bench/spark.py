@@ -16,11 +16,11 @@ from bench.callers import scratch
 from bench.datasets import add_batches, deliver
 from bench.measure import Alternation, Row, Settings, alternate_times, time_text
 from oms_journal import MessageDatabase
-from oms_journal.analysis.fold.asked import FILES, LIFECYCLE, RATE, Asked
-from oms_journal.analysis.fold.engine import Engine, answers
 
-if TYPE_CHECKING:  # Spark is imported when these rows are measured
+if TYPE_CHECKING:  # Spark and Arrow are imported when these rows are measured
     from pyspark.sql import DataFrame, SparkSession
+
+    from oms_journal.analysis.fold.engine import Engine
 
 Query = Callable[["DataFrame"], object]
 
@@ -48,18 +48,23 @@ def spark(settings: Settings) -> Iterator[Row]:
         millions = settings.operations / 1e6
         for name, what, bound, query in queries():
             found = alternate_times(settings.rounds, timed(query, parquet), timed(query, journals))
-            yield Row(
-                name=f"spark-{name}",
-                what=f"Spark: {what}, {millions:.3g} million operations",
-                measured=found.inverse,
-                bound=bound,
-                raw=f"{time_text(found.raw)}, Parquet",
-                ours=time_text(found.ours),
-            )
+            yield beside_parquet(f"spark-{name}", f"Spark: {what}, {millions:.3g} million operations", bound, found)
         yield from _folds(settings, session, path, parquet)
         yield from _floors(settings, session, path, journals)
         yield _range(settings, session, path)
         yield _linear(settings, _load(session, small), journals)
+
+
+def beside_parquet(name: str, what: str, bound: float, found: Alternation) -> Row:
+    """Return the row of a question that was asked of Spark on Parquet by turns."""
+    return Row(
+        name=name,
+        what=what,
+        measured=found.inverse,
+        bound=bound,
+        raw=f"{time_text(found.raw)}, Parquet",
+        ours=time_text(found.ours),
+    )
 
 
 def filled(settings: Settings, operations: int) -> Path:
@@ -100,6 +105,8 @@ def queries() -> Iterator[tuple[str, str, float, Query]]:
 
 def _folds(settings: Settings, session: "SparkSession", path: Path, parquet: "DataFrame") -> Iterator[Row]:
     """Yield how the fold compares with Spark on Parquet: in one process, without Spark, and inside Spark's workers."""
+    from oms_journal.analysis.fold.asked import FILES, LIFECYCLE, RATE, Asked
+    from oms_journal.analysis.fold.engine import answers
     from oms_journal.analysis.fold.local import fold
     from oms_journal.analysis.spark.fold import in_spark
 
@@ -116,14 +123,7 @@ def _folds(settings: Settings, session: "SparkSession", path: Path, parquet: "Da
         for name, what, _, query in queries():
             told = partial(answers, engine, [str(path)], asked[name], now=0)
             found = alternate_times(settings.rounds, timed(query, parquet), _seconds_of(told))
-            yield Row(
-                name=f"{place}-{name}",
-                what=f"{where}: {what}, against Spark on Parquet",
-                measured=found.inverse,
-                bound=bounds[name],
-                raw=f"{time_text(found.raw)}, Parquet",
-                ours=time_text(found.ours),
-            )
+            yield beside_parquet(f"{place}-{name}", f"{where}: {what}, against Spark on Parquet", bounds[name], found)
     empty = session.range(1).mapInArrow(lambda batches: batches, "id long")
     yield Row(
         name="spark-map",

@@ -2,7 +2,6 @@
 
 import pickle
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from oms_journal.journal.errors import DiskError
 from tests.support.journals.analysed import analysed, damages, planned
 from tests.support.journals.plain_rows import database_of
 from tests.support.journals.random_journal import RandomWriter
+from tests.support.servers.s3_server import s3 as s3  # a fixture
 
 IDENTITY = "0123456789abcdef0123456789abcdef"
 DATA = "omsmsg-0000000001.data"
@@ -227,23 +227,6 @@ def test_a_journal_elsewhere_is_read_like_one_here(tmp_path: Path) -> None:
 
 def _newest(spool: Path) -> str:
     return max(path.name for path in spool.glob("*.data"))
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[dict[str, str]]:
-    """Return the options for an S3 server that runs in this test."""
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield {
-        "storage.key": "a",
-        "storage.secret": "b",
-        "storage.endpoint_url": f"http://{host}:{port}",
-        "storage.client_kwargs": '{"verify": false}',
-    }
-    server.stop()
 
 
 @pytest.mark.whole

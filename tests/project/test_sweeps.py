@@ -1,5 +1,7 @@
 """A sample and its rest are the sweep; a table names each row that fails."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.support.sweeps import Share, a_sample, for_each, in_sample, mark_samples, sampled
@@ -66,8 +68,9 @@ def test_a_table_without_a_row_is_refused() -> None:
 class Case:
     """A test as pytest collects it, as far as its marks go."""
 
-    def __init__(self, nodeid: str, *marks: pytest.MarkDecorator) -> None:
+    def __init__(self, nodeid: str, *marks: pytest.MarkDecorator, **params: object) -> None:
         self.nodeid = nodeid
+        self.callspec = SimpleNamespace(params=params)
         self._marks = {decorator.mark.name: decorator.mark for decorator in marks}
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
@@ -87,3 +90,16 @@ def test_of_the_cases_of_a_test_some_run_each_day_and_the_others_are_whole() -> 
 
     assert [n for n, case in enumerate(many) if case.get_closest_marker("whole") is None] == [0, 4, 8]
     assert not any(case.get_closest_marker("whole") for case in (*few, *long, *plain))
+
+
+def test_each_value_of_a_parameter_that_has_few_is_in_the_sample() -> None:
+    cases = [
+        Case(f"tests/a.py::test_it[{face}-{n}]", a_sample(1), face=face, n=n)
+        for face in ("threads", "tasks")
+        for n in range(9)
+    ]
+
+    mark_samples(cases)  # type: ignore[arg-type]
+
+    daily = [case.callspec.params for case in cases if case.get_closest_marker("whole") is None]
+    assert daily == [{"face": "threads", "n": 0}, {"face": "tasks", "n": 0}]

@@ -139,8 +139,14 @@ def sampled(cases: Iterable[T], count: int, kind: Callable[[T], object] = _no_ki
     ]
 
 
+FACES_MAX = 3  # so few values of a parameter are kinds of cases, not points of a sweep
+
+
 def a_sample(count: int) -> pytest.MarkDecorator:
-    """Run so many of a test's cases each day, evenly spread; the others are `whole`."""
+    """Run so many of a test's cases each day, evenly spread; the others are `whole`.
+
+    Of a parameter that has two or three values each is in the sample: such as threads and tasks, or with and without.
+    """
     return pytest.mark.sample(count)
 
 
@@ -153,9 +159,25 @@ def mark_samples(items: Iterable[pytest.Item]) -> None:
     for cases in by_test.values():
         marker = cases[0].get_closest_marker("sample")
         assert marker is not None, "it has been asked for"
-        for case, is_chosen in zip(cases, in_sample(cases, *marker.args), strict=True):
-            if not is_chosen:
-                case.add_marker(pytest.mark.whole)
+        chosen = in_sample(cases, *marker.args)
+        for place, is_new in enumerate(_have_new_faces(cases, chosen)):
+            if not (chosen[place] or is_new):
+                cases[place].add_marker(pytest.mark.whole)
+
+
+def _have_new_faces(cases: Sequence[pytest.Item], chosen: Sequence[bool]) -> Iterator[bool]:
+    """Say of each case whether it is the first with a value of a parameter of few values that no chosen case has."""
+    params = [case.callspec.params for case in cases if hasattr(case, "callspec")]
+    if len(params) != len(cases):
+        yield from (False for _ in cases)
+        return
+    values = {name: {repr(each[name]) for each in params if name in each} for name in params[0]}
+    few = [name for name, found in values.items() if 1 < len(found) <= FACES_MAX]
+    seen = {(name, repr(each[name])) for each, is_in in zip(params, chosen, strict=True) if is_in for name in few}
+    for each in params:
+        mine = {(name, repr(each[name])) for name in few}
+        yield not mine <= seen
+        seen |= mine
 
 
 def split(sample: Iterable[object], rest: Iterable[object]) -> list[Any]:

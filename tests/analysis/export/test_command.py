@@ -13,24 +13,12 @@ import pytest
 pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]'")
 
 from oms_journal.analysis.export.place import LOCK, MISSING
+from tests.analysis.export.lakes import cleaned, lake_files, lake_rows, places, refreshed, source_rows
 from tests.support.cli_runner import command_line, environment, oms, oms_json
 from tests.support.disks.small_files import fill, open_small
-from tests.support.journals.lakes import cleaned, lake_files, lake_rows, places, refreshed, source_rows
 from tests.support.journals.plain_rows import database_of
 
 WAIT_SECONDS = 120
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    return tmp_path / "lake"
-
-
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    with open_small(tmp_path / "spool") as db:
-        fill(db, 3)
-    return tmp_path / "spool"
 
 
 def test_the_command_says_what_it_wrote_and_takes_the_spool_by_default(spool: Path, lake: Path) -> None:

@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 
 from oms_journal.analysis import lake
 from oms_journal.analysis.reading.schema import ddl
+from tests.analysis.export.lakes import cleaned, lake_files, source_rows
 from tests.support.disks.small_files import fill, open_small
-from tests.support.journals.lakes import cleaned, lake_files, source_rows
 from tests.support.journals.random_journal import RandomWriter
 
 

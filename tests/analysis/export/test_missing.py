@@ -10,16 +10,11 @@ pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]
 from oms_journal.analysis.export.missing import HEADS, Missing, named_by, rows
 from oms_journal.analysis.export.place import MISSING, STATE
 from oms_journal.analysis.export.refresh import ExportOptions
+from tests.analysis.export.lakes import cleaned, lake_files, lake_rows, places, refreshed, source_rows, with_moments
 from tests.support.disks.small_files import churn, fill, open_small
-from tests.support.journals.lakes import cleaned, lake_files, lake_rows, places, refreshed, source_rows, with_moments
 from tests.support.journals.plain_rows import database_of
 
 PRUNED = ExportOptions(prunes=True, wait_seconds=0)
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    return tmp_path / "lake"
 
 
 def told(lake: Path) -> list[dict[str, str]]:

@@ -14,17 +14,12 @@ from oms_journal import MessageDatabase
 from oms_journal.analysis.export.place import LOCK, LakeIsBusy, LocalPlace
 from oms_journal.analysis.export.refresh import ExportOptions
 from oms_journal.analysis.outdir import CannotWrite
+from tests.analysis.export.lakes import lake_rows, places, refreshed, source_rows, with_moments
 from tests.support.disks.small_files import churn, fill, open_small
-from tests.support.journals.lakes import lake_rows, places, refreshed, source_rows, with_moments
 from tests.support.journals.plain_rows import database_of
 from tests.support.sweeps import Share, in_two_sizes
 
 STEPS = 3
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    return tmp_path / "lake"
 
 
 def grow(db: MessageDatabase, step: int) -> None:

@@ -1,6 +1,5 @@
 """A lake on an object store is that of the local disk, and comes to rest whoever writes at once."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ import pyarrow.dataset as ds
 from oms_journal.analysis.export.place import MISSING, STATE, LakeFile, LakeInJournal, parse, place_of
 from oms_journal.analysis.export.refresh import ExportOptions
 from oms_journal.analysis.storage import NoFileSystem, storage_options
+from tests.analysis.export.lakes import cleaned, refreshed, source_rows
 from tests.support.disks.small_files import fill, open_small
 from tests.support.journals.analysed import Row, plain
-from tests.support.journals.lakes import cleaned, refreshed, source_rows
 from tests.support.journals.plain_rows import database_of
+from tests.support.servers.s3_server import s3 as s3  # a fixture
 
 IDENTITY = "0123456789abcdef0123456789abcdef"
 
@@ -52,23 +52,6 @@ def test_a_lake_in_memory_is_kept_current_pruned_and_told_of(tmp_path: Path) -> 
     assert len(pruned.removed) >= 2
     assert place_of(lake).read(f"{database_of(spool)}/{MISSING}") is None
     assert place_of(lake).read(STATE) is not None
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[dict[str, str]]:
-    """Return the options for an S3 server that runs in this test."""
-    server_of = pytest.importorskip("moto.server", reason="no S3 server to test with: pip install --group test")
-    pytest.importorskip("s3fs", reason="nothing reads S3: pip install -e '.[s3]'")
-    server = server_of.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield {
-        "storage.key": "a",
-        "storage.secret": "b",
-        "storage.endpoint_url": f"http://{host}:{port}",
-        "storage.client_kwargs": '{"verify": false}',
-    }
-    server.stop()
 
 
 @pytest.mark.whole

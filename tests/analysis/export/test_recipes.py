@@ -12,8 +12,8 @@ pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
+from tests.analysis.export.lakes import cleaned, lake_rows, refreshed
 from tests.support.disks.small_files import churn, fill, open_small
-from tests.support.journals.lakes import cleaned, lake_rows, refreshed
 
 Counts = Counter[tuple[str | None, str]]  # operations by queue and operation, without moved copies
 

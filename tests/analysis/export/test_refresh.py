@@ -27,10 +27,7 @@ from oms_journal.analysis.reading import schema
 from oms_journal.analysis.storage import NoJournal
 from oms_journal.journal.format.footer import TRAILER
 from oms_journal.journal.format.headers import HEADERS_SIZE
-from tests.support.disks.counting_disk import CountingDisk
-from tests.support.disks.small_files import churn, fill, open_small
-from tests.support.journals.analysed import ALL
-from tests.support.journals.lakes import (
+from tests.analysis.export.lakes import (
     ALL_COLUMNS,
     AT_ONCE,
     lake_files,
@@ -39,22 +36,14 @@ from tests.support.journals.lakes import (
     refreshed,
     source_rows,
 )
+from tests.support.crashes.crash_model import Unattended
+from tests.support.disks.counting_disk import CountingDisk
+from tests.support.disks.small_files import SMALL, churn, fill, open_small
+from tests.support.journals.analysed import ALL
 from tests.support.journals.late_files import late_files
 from tests.support.journals.plain_rows import database_of
 from tests.support.journals.random_journal import RandomWriter, damage
 from tests.support.sweeps import sampled
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    return tmp_path / "lake"
-
-
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    with open_small(tmp_path / "spool") as db:
-        fill(db, 3)
-    return tmp_path / "spool"
 
 
 def names(lake: Path) -> list[str]:
@@ -103,13 +92,14 @@ def test_nothing_new_opens_no_data_file_but_the_one_that_is_being_written(
 ) -> None:
     spool, retained = tmp_path / "spool", tmp_path / "retained"
     retained.mkdir()
-    with open_small(spool, retention_directory=retained) as db:
+    # Nothing is at work beside the calls: a file that a thread prepares or seals in between is something new.
+    with Unattended.open(
+        spool, max_data_file_size=SMALL, cleanup_interval=0, compact_share=0, retention_directory=retained
+    ) as db:
         churn(db, 4)
         db.cleanup()
         fill(db, 3)
         db._journal.maintain()  # the next file is prepared, and the last one sealed
-        if db._journal.needs_vouching:
-            db._vouch()  # as a second of silence does, which may come in between
         refreshed(lake, spool, retained)
         disk = CountingDisk.watching(monkeypatch)
         there = {path.name: path.stat() for path in lake.rglob("*") if path.is_file()}
