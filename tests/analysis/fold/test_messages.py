@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from oms_journal.analysis import fold
 from oms_journal.analysis.fold.asked import OF_MESSAGES, Asked
 from oms_journal.analysis.fold.matching import NumberSet
 from oms_journal.analysis.fold.messages import ENDED, OPEN, Columns
@@ -15,6 +16,7 @@ from oms_journal.analysis.fold.tables import finished
 from oms_journal.journal.operations import Operation
 from tests.support.journals.folded import EVERY, expected
 from tests.support.journals.plain_rows import Row, assert_same_rows, plain_rows
+from tests.support.project import REPOSITORY
 from tests.support.sweeps import for_each
 
 DATABASE = "0f" * 16
@@ -118,3 +120,11 @@ def test_whatever_a_journal_says_of_its_messages_is_put_together_as_it_is_define
     for name, table in found.items():
         assert isinstance(table, pa.Table)
         assert_same_rows(plain_rows(table), plain[name])
+
+
+def test_what_is_open_takes_as_many_bytes_as_the_pages_say() -> None:
+    opened, ended = (sum(np.dtype(kind).itemsize for kind in kinds.values()) for kinds in (OPEN, ENDED))
+    assert f"{opened} bytes a message that is open" in str(fold.__doc__)
+    assert f"{ended} bytes an end whose ADD" in str(fold.__doc__)
+    page = (REPOSITORY / "docs" / "reference" / "analysis.md").read_text(encoding="utf-8")
+    assert f"Memory grows with what is undelivered: {opened} bytes a message." in page
