@@ -6,7 +6,7 @@ what must be found; and from the same follows what must be reported.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from oms_journal.journal.format.headers import align
@@ -82,8 +82,11 @@ def check_rebuilt(disk: SimulatedDisk, reports: Sequence[FileReport], found: Sta
     return store
 
 
-def hits(store: Store, rotten: dict[str, list[tuple[int, int]]]) -> Hit:
-    """Return what the rot has hit."""
+def hits(store: Store, rotten: dict[str, list[tuple[int, int]]], read: Mapping[str, bytes]) -> Hit:
+    """Return what the rot has hit; `read`: the files with their rot.
+
+    Where a bad frame and all behind it reads as zeros, and nothing vouches for it, nobody can tell that it was there.
+    """
     hit = Hit()
     names = store.data_files()
     for name in names:
@@ -102,6 +105,8 @@ def hits(store: Store, rotten: dict[str, list[tuple[int, int]]]) -> Hit:
         vouched = _vouched(store, name, rotten, [frame for frame in frames if frame not in bad])
         doubtful = [offset for offset in _beginnings(frames, bad) if offset >= vouched]
         doubtful += [offset for offset in damaged if offset >= vouched]
+        zeros = max(vouched, len(read[name].rstrip(b"\0")))
+        doubtful += [frame.offset for frame in bad if frame.offset >= zeros]
         cut = min(doubtful, default=1 << 60)
         hit.cut += [frame for frame in frames if frame.offset >= cut]
         is_told = has_whole_footer(store, name, ranges)

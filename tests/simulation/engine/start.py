@@ -238,7 +238,7 @@ class Starts:
         self.account.settle(state_of(base))
         self.seen.checked[REBUILT] += 1
         store = check_rebuilt(files, base.recovery.files, self.account.state)
-        hit, unnoticed = hits(store, rotten), never_begun(store, rotten, found.recovery)
+        hit, unnoticed = hits(store, rotten, before.contents(SPOOL)), never_begun(store, rotten, found.recovery)
         if not hit.is_unclear:
             self._check_hit(hit, store, rotten, found)
         else:

@@ -131,3 +131,12 @@ def test_a_file_whose_first_group_rots_is_promised_by_no_footer_that_has_rotted_
     for footer in range(70, 100, 3):
         rot = [Rot(1, 0.2, 0, 0), Rot(0, footer / 100, 0, 0)]
         _assert_nothing_breaks([*work, *rot, PowerCut(0, 0), Look()])
+
+
+def test_what_nothing_vouches_for_and_has_become_zeros_is_missed_by_nobody() -> None:
+    """The lock file knows the first group of a file, and both that were there read as zeros from then on."""
+    options = Reopen(7680, 512, "full", 0.0, retention=False, policy="refuse", otherwise="truncate", holds=True)
+    work = [Add(0, 0, 0), Add(0, 0, 0), Remove((*range(40),), delivers=True), Close(), CleanUp(), Add(2, 0, 0)]
+    astray = Fail("write_durably", 2, 0, misdirected=410823)
+    identified = Add(2, 0, 24278, 0, has_producer=True)
+    _assert_nothing_breaks([options, *work, CleanUp(is_due=True), astray, identified, Tend(), Remove((0,), True)])
