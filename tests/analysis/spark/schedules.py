@@ -56,7 +56,9 @@ class Writer:
 
     def _open(self) -> None:
         options: dict[str, Any] = {"max_data_file_size": SMALL, "cleanup_interval": 0, "compact_share": 0}
-        self._database = Unattended.open(self.spool, retention_directory=self.kept, **options)
+        database = Unattended.open(self.spool, retention_directory=self.kept, **options)
+        assert isinstance(database, Unattended)
+        self._database = database
 
     def go_on(self) -> None:
         """Take a few steps, or none."""
@@ -227,8 +229,8 @@ def main(arguments: list[str]) -> int:
                 ends[play(seed, Path(directory))] += 1
             except Exception as failure:  # the top: which seed it was
                 ends["broken"] += 1
-                print(f"seed {seed}: {type(failure).__name__}: {failure}")
-    print(", ".join(f"{count} {end}" for end, count in ends.most_common()))
+                sys.stdout.write(f"seed {seed}: {type(failure).__name__}: {failure}\n")
+    sys.stdout.write(", ".join(f"{count} {end}" for end, count in ends.most_common()) + "\n")
     return 1 if ends["broken"] else 0
 
 

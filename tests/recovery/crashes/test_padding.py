@@ -35,7 +35,7 @@ def test_a_sector_of_zeros_costs_the_commits_in_it_and_they_are_told(alignment: 
     for start in range(FRAMES_AT // SECTOR * SECTOR, store.frames[-1].end, SECTOR):
         disk = store.disk()
         disk.rot(SPOOL / name, bytes(SECTOR), start)
-        hit = hits(store, {name: disk.rotten(SPOOL / name)})
+        hit = hits(store, {name: disk.rotten(SPOOL / name)}, disk.contents(SPOOL))
         check_found(hit, store, open_unattended(disk))
         count += len(hit.lost) + len(hit.told)
     assert count
