@@ -25,12 +25,14 @@ from read_parquet('{lake}/*/*.parquet')
 """
 MESSAGES = """
 create view messages as
-select *, coalesce(delivered, deleted) as ended, added is not null and delivered is null and deleted is null as is_there,
+select *, coalesce(delivered, deleted) as ended,
+    added is not null and delivered is null and deleted is null as is_there,
     if(added is null or delivered is null, null, greatest(0, delivered - greatest(added, due))) as latency
 from (
     select database, message, any_value(queue) as queue, min(first_time) as added, any_value(length) as length,
         any_value(hash) as hash, any_value(producer) as producer, any_value(due) as due,
-        max(commit) filter (operation = 'ADD' and not moved) as commit, max(sequence) filter (operation = 'ADD') as file,
+        max(commit) filter (operation = 'ADD' and not moved) as commit,
+        max(sequence) filter (operation = 'ADD') as file,
         min(time) filter (operation = 'DELIVER') as delivered, min(time) filter (operation = 'DELETE') as deleted
     from operations where message is not null group by database, message
 )
@@ -44,9 +46,10 @@ STATEMENTS = {
         select database, queue, count(added) as added, count(*) filter (added is null) as added_before,
             count(delivered) as delivered, count(*) filter (delivered is null and deleted is not null) as deleted,
             count(*) filter (is_there) as undelivered, coalesce(sum(length) filter (is_there), 0) as undelivered_bytes,
-            list_sort(list(latency) filter (latency is not null))[ceil(0.5 * count(latency))::int] / 1e6 as p50_seconds,
-            list_sort(list(latency) filter (latency is not null))[ceil(0.9 * count(latency))::int] / 1e6 as p90_seconds,
-            list_sort(list(latency) filter (latency is not null))[ceil(0.99 * count(latency))::int] / 1e6 as p99_seconds,
+            list_sort(list(latency) filter (latency is not null)) as sorted,
+            sorted[ceil(0.5 * len(sorted))::int] / 1e6 as p50_seconds,
+            sorted[ceil(0.9 * len(sorted))::int] / 1e6 as p90_seconds,
+            sorted[ceil(0.99 * len(sorted))::int] / 1e6 as p99_seconds,
             max(latency) / 1e6 as max_seconds, min(message) filter (is_there) as oldest,
             arg_min(added, message) filter (is_there) as oldest_added,
             ({NOW} - arg_min(added, message) filter (is_there)) / 1e6 as oldest_age_seconds
@@ -114,7 +117,8 @@ STATEMENTS = {
                 coalesce(sum(length), 0) as bytes, min("offset") as place
             from operations group by all
         ), writes as (
-            select database, time, time // {EVERY} * {EVERY} as bucket, count(*) as commits, sum(operations) as operations,
+            select database, time, time // {EVERY} * {EVERY} as bucket, count(*) as commits,
+                sum(operations) as operations,
                 sum(moved) as moved, sum(bytes) as bytes, max(operations) as operations_most, max(bytes) as bytes_most,
                 lag(time) over (partition by database order by sequence, min(place)) as before,
                 if(before is null, null, greatest(0, time - before)) as gap
