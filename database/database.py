@@ -490,8 +490,8 @@ class MessageDatabase:
         ValueError.
         """
         if delay is not None or at is not None or expires is not None or group is not None:
-            message = self._encode.message(queue, payload, properties, producer_id)
-            draft = self._drafting.add_on_terms(message, new_terms(self.options._moment, delay, at, expires, group))
+            terms = new_terms(self.options._moment, delay, at, expires, group)
+            draft = self._drafting.add(queue, payload, properties, producer_id, terms)
         else:
             draft = self._drafting.add(queue, payload, properties, producer_id)
         if wait is not None:

@@ -110,7 +110,7 @@ class Operations:
             part = self.messages[start:end]
             head = part[0]
             has_properties = any(message.properties for message in part)
-            terms = self._terms(part)
+            given = [message.terms for message in part if message.terms is not None]
             composer.add(
                 Added(
                     queue=head.queue,
@@ -118,23 +118,12 @@ class Operations:
                     properties=[message.properties for message in part] if has_properties else None,
                     producer=self.producer or head.producer,
                     flags=WHOLE_COMMIT if self.producer and not self.is_by_queue else 0,
-                    terms=terms,
+                    terms=columns_of(given) if given else WITHOUT_TERMS,
                 )
             )
             sizes = [len(message.payload) + len(message.properties) for message in part]
             runs.append((head.template, sizes))
         return runs
-
-    def _terms(self, part: Sequence[NewMessage]) -> TermColumns:
-        """Return the terms of messages that share a record."""
-        given = [message.terms for message in part if message.terms is not None]
-        if not given:
-            return WITHOUT_TERMS
-        return TermColumns(
-            due=[terms.due for terms in given if terms.due is not None],
-            expiry=[terms.expiry for terms in given if terms.expiry is not None],
-            groups=[terms.group for terms in given if terms.group is not None],
-        )
 
     def _terms_of_runs(self) -> list[TermsOfRun]:
         """Return the terms of the messages, those together that are the same."""
@@ -185,6 +174,15 @@ class Operations:
                 if message.producer
             ]
         )
+
+
+def columns_of(given: Sequence[NewTerms]) -> TermColumns:
+    """Return the terms of messages that share a record."""
+    return TermColumns(
+        due=[terms.due for terms in given if terms.due is not None],
+        expiry=[terms.expiry for terms in given if terms.expiry is not None],
+        groups=[terms.group for terms in given if terms.group is not None],
+    )
 
 
 def _are_alike(a: NewTerms | None, b: NewTerms | None) -> bool:

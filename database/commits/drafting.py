@@ -6,9 +6,9 @@ from itertools import chain, repeat
 
 from oms_journal.database.arguments import Number, Payload, message_numbers, plain_bytes
 from oms_journal.database.commits.added import AddedMany, added_numbers
-from oms_journal.database.commits.block import CommitBlock, Operations
+from oms_journal.database.commits.block import CommitBlock, Operations, columns_of
 from oms_journal.database.commits.encode import Encoder, NewMessage, properties_of_each
-from oms_journal.database.commits.ledger import FEW, REMOVAL, IndexChanges, Ledger, Removed, removal_set
+from oms_journal.database.commits.ledger import FEW, REMOVAL, IndexChanges, Ledger, Removed, TermsOfRun, removal_set
 from oms_journal.index.readiness import Moment, NewTerms
 from oms_journal.index.returned import key_of
 from oms_journal.journal.errors import NotUndelivered
@@ -51,16 +51,17 @@ class Drafting:
         payload: Payload,
         properties: Mapping[str, str] | None = None,
         producer_id: str | None = None,
+        terms: NewTerms | None = None,
     ) -> Draft:
         """Return the draft of one message with all that belongs to it."""
         encode = self.encode
-        template = (encode.templates.get(queue) if type(queue) is str else None) or encode.queue(queue)
+        template = (encode.templates.get(queue) if queue.__class__ is str else None) or encode.queue(queue)
         if type(payload) is not bytes:
             payload = plain_bytes(payload, "payload")
-        if properties is None and producer_id is None:
+        if properties is None and producer_id is None and terms is None:
             if len(payload) > encode.message_bytes_max:
                 encode.check_size(payload, b"")
-            return one_add(template, payload, b"", b"")
+            return one_add(template, payload)
         producer = b"" if producer_id is None else encode.producer(producer_id)
         encoded = b""
         if properties is not None:
@@ -68,15 +69,17 @@ class Drafting:
             encode.check_size(payload, encoded)
         elif len(payload) > encode.message_bytes_max:
             encode.check_size(payload, encoded)
+        if terms is not None:
+            draft = one_add(template, payload, encoded, producer, columns_of((terms,)))
+            of_runs = (TermsOfRun(0, 1, template, terms),)
+            identifiers = (((template.name, producer), 0, 1, xxh3(payload)),) if producer else ()
+            draft.effect = IndexChanges(identifiers=identifiers, terms=of_runs, time=self._clock())
+            return draft
         draft = one_add(template, payload, encoded, producer)
         if producer:
-            scope = template.name, producer
-            draft.effect = IndexChanges(identifiers=((scope, 0, 1, xxh3(payload)),), time=self._clock())
+            identifiers = (((template.name, producer), 0, 1, xxh3(payload)),)
+            draft.effect = IndexChanges(identifiers=identifiers, time=self._clock())
         return draft
-
-    def add_on_terms(self, message: NewMessage, terms: NewTerms | None) -> Draft:
-        """Return the draft of one message on its terms."""
-        return self.operations(Operations(messages=[message._replace(terms=terms)]))
 
     def add_many(
         self,

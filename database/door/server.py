@@ -333,10 +333,8 @@ class QueueServer:
                 lambda: None if asked is None else terms_as_of(drafting.moment(), asked),
             )
         properties = None if new.properties is None else new.properties[0]
-        if asked is None:
-            return drafting.add(new.queue, new.payloads[0], properties, new.producer_id)
-        message = drafting.encode.message(new.queue, new.payloads[0], properties, new.producer_id)
-        return drafting.add_on_terms(message, terms_as_of(drafting.moment(), asked))
+        terms = None if asked is None else terms_as_of(drafting.moment(), asked)
+        return drafting.add(new.queue, new.payloads[0], properties, new.producer_id, terms)
 
     async def _add_in_turn(
         self, database: AsyncMessageDatabase, kind: int, new: NewMessages, reader: asyncio.StreamReader

@@ -84,6 +84,7 @@ _FLAGS_OF: dict[int, int] = {Operation.ADD: RECORD_FLAGS, Operation.PUT: MOVED} 
 _WITHOUT_COUNT = (Operation.DROP, GAP_KIND)
 _PAIR = struct.Struct("<H")
 _PROPERTIES_SIZE = struct.Struct("<I")
+_TIMES_AND_SIZE = tuple(struct.Struct(f"<{count}qI") for count in range(3))
 _PADDING = tuple(bytes(size) for size in range(8))
 _BEHIND = "a removal set ends behind the last possible number"
 
@@ -186,8 +187,14 @@ def encode_add(added: Added) -> bytes:
     """Return the record of the messages; the number of the first is filled in when it is known."""
     payloads, properties, producer, terms = added.payloads, added.properties, added.producer, added.terms
     count = len(payloads)
-    if count == 1 and terms is WITHOUT_TERMS and not added.flags and (properties is None or properties[0]):
-        return encode_single(added.queue, payloads[0], b"" if properties is None else properties[0], producer)
+    if count == 1 and not added.flags and not terms.attempts and (properties is None or properties[0]):
+        return encode_single(
+            added.queue,
+            payloads[0],
+            b"" if properties is None else properties[0],
+            producer,
+            None if terms is WITHOUT_TERMS else terms,
+        )
     flags = added.flags | (PRODUCER if producer else 0) | (PROPERTIES if properties is not None else 0) | terms.flags()
     head = RECORD.pack(Operation.ADD, flags, len(added.queue), len(producer), count, 0)
     sizes = added.sizes or list(map(len, payloads))
@@ -206,15 +213,24 @@ def encode_add(added: Added) -> bytes:
     return padded(b"".join((*parts, bytes(map(len, groups)), added.queue, producer, *groups)))
 
 
-def encode_single(queue: bytes, payload: Buffer, properties: bytes, producer: bytes) -> bytes:
+def encode_single(
+    queue: bytes, payload: Buffer, properties: bytes, producer: bytes, terms: TermColumns | None = None
+) -> bytes:
     """Return the record of one message that is added for the first time, likewise."""
     flags, before, extra = PRODUCER if producer else 0, b"", len(producer)
     if properties:
         flags |= PROPERTIES
         before = _PROPERTIES_SIZE.pack(len(properties))
         payload = properties + payload
-    head = SINGLE.pack(Operation.ADD, flags, len(queue), extra, 1, 0, xxh3(payload), len(payload))
-    record = head + before + queue + producer
+    if terms is None:
+        head = SINGLE.pack(Operation.ADD, flags, len(queue), extra, 1, 0, xxh3(payload), len(payload))
+        record = head + before + queue + producer
+    else:
+        head = RECORD.pack(Operation.ADD, flags | terms.flags(), len(queue), extra, 1, 0) + NUMBER.pack(xxh3(payload))
+        times = (*terms.due, *terms.expiry)
+        sizes = _TIMES_AND_SIZE[len(times)].pack(*times, len(payload))
+        group = terms.groups[0] if terms.groups else b""
+        record = b"".join((head, sizes, before, bytes((len(group),)) if group else b"", queue, producer, group))
     return record + _PADDING[-len(record) & 7]
 
 

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from oms_journal.journal.format.frames import FrameHeader, decode_frame
 from oms_journal.journal.format.headers import align, xxh3
-from oms_journal.journal.format.records import Added, decode_records, encode_properties
+from oms_journal.journal.format.records import (
+    WITHOUT_TERMS,
+    Added,
+    TermColumns,
+    decode_records,
+    encode_properties,
+)
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.walk import payloads
 from oms_journal.journal.writing.draft import CommitBuilder, Draft, QueueTemplate, Shape, one_add, one_removal
@@ -76,6 +82,11 @@ def test_plain_messages_have_the_same_bytes_whichever_way_they_were_drafted(
 
 PROPERTIES = st.sampled_from([b"", encode_properties({"key": "value"}), encode_properties({"k": "v" * 99, "": ""})])
 PRODUCERS = st.binary(max_size=255)
+ANY_TIME = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=1)
+GROUPS = st.lists(st.binary(min_size=1, max_size=255), max_size=1)
+TERMS = st.one_of(
+    st.just(WITHOUT_TERMS), st.builds(TermColumns, due=ANY_TIME, expiry=ANY_TIME, groups=GROUPS, attempts=st.just(()))
+)
 # All that the layers below and above take from a draft before its numbers are known.
 FIELDS = ("records", "frame_size", "weight", "effect")
 
@@ -87,13 +98,13 @@ def fields(draft: Draft) -> dict[str, object]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
-@given(QUEUES, st.binary(max_size=70), PROPERTIES, PRODUCERS)
+@given(QUEUES, st.binary(max_size=70), PROPERTIES, PRODUCERS, TERMS)
 def test_a_draft_of_one_message_is_the_one_that_a_builder_makes(
-    queue: bytes, payload: bytes, properties: bytes, producer: bytes
+    queue: bytes, payload: bytes, properties: bytes, producer: bytes, terms: TermColumns
 ) -> None:
     builder = CommitBuilder()
-    builder.add(Added(queue, [payload], [properties] if properties else None, producer))
-    built, drafted = builder.draft(), one_add(QueueTemplate(queue, 0), payload, properties, producer)
+    builder.add(Added(queue, [payload], [properties] if properties else None, producer, terms=terms))
+    built, drafted = builder.draft(), one_add(QueueTemplate(queue, 0), payload, properties, producer, terms)
 
     assert fields(drafted) == fields(built)
     assert written(form(PLACE, [drafted], time=TIME)) == written(form(PLACE, [built], time=TIME))
