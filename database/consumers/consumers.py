@@ -66,12 +66,6 @@ class TakenMessage(Message):
     _has_lease: bool
     _attempts: int
 
-    @classmethod
-    def _of(cls, message: Message, holding: Holding, attempts: int, *, has_lease: bool = False) -> "TakenMessage":
-        found = tuple.__new__(cls, message)
-        found._holding, found._has_lease, found._attempts = holding, has_lease, attempts
-        return found
-
     @property
     def attempts(self) -> int:
         return self._attempts
@@ -145,6 +139,7 @@ class Consumers:
         # come between both. Its owner says so.
         self.is_idle: Callable[[], bool] = lambda: False
         self._ends: list[tuple[int, int, int, Holding]] = []  # a heap: when, order, number, in whose hands
+        self._ends_enough = ENDS_KEPT  # when there are so many, those of messages that are gone are looked for
         self._order = count()
         self.waiting: dict[str, OrderedDict[Waiter, None]] = {}  # by queue, who has waited longest first
         self.given_back: deque[int] = deque()  # handed out, and not received: to be put back. From any thread
@@ -484,10 +479,17 @@ class Consumers:
     def lease(self, number: int, holding: Holding, until: int) -> None:
         """Let a message that was just taken be in its caller's hands up to a moment."""
         self.leases[number] = _Lease(holding, until)
-        heapq.heappush(self._ends, (until, next(self._order), number, holding))
-        if len(self._ends) > ENDS_KEPT + 2 * len(self.leases):  # most of them are of messages that are gone
+        ends = self._ends
+        heapq.heappush(ends, (until, next(self._order), number, holding))
+        if len(ends) > self._ends_enough:
+            self._forget_ends()
+
+    def _forget_ends(self) -> None:
+        """Let go of the ends of leases whose messages are gone, where they are most."""
+        if len(self._ends) > ENDS_KEPT + 2 * len(self.leases):
             self._ends = [end for end in self._ends if self._is_leased(end[2], end[3])]
             heapq.heapify(self._ends)
+        self._ends_enough = ENDS_KEPT + 2 * len(self.leases)
 
     def _end_at(self, until: int, number: int, holding: Holding) -> None:
         heapq.heappush(self._ends, (until, next(self._order), number, holding))

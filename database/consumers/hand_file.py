@@ -54,15 +54,16 @@ class HandFile:
 
     def put(self, number: int) -> None:
         """Note that a message is in hand."""
-        if number in self._places:
+        places, free = self._places, self._free
+        if number in places:
             return
-        if self._free:
-            place = self._free.pop()
+        if free:
+            place = free.pop()
         else:
             place = self._count
             self._count += 1
-        self._places[number] = place
-        self._write(place, _PLACE.pack(number, _proof(number, place, self._owner)))
+        places[number] = place
+        self._write(place, _PLACE.pack(number, xxh3(_PLACE.pack(number, place), self._owner)))
 
     def remove(self, number: int, *, is_gone: bool) -> None:
         """Note that a message is in hand no more; one that is gone for good counts nothing where it stands."""

@@ -225,18 +225,21 @@ class Handing:
         None where it was delivered, deleted or released by its number meanwhile.
         """
         consumers, number = self._consumers, message.number
+        returned = consumers.returned
         with self.ledger.lock:
             holding = consumers.taken.get(number)
             if holding is None or holding[2] == AWAY:
                 return None
             if lease is not None:
                 consumers.lease(number, holding, until := self.steady() + lease)
-            attempts = consumers.returned.attempts(number)
-            if attempts < message.attempts:  # it was added with them, as a dead letter is
-                attempts = consumers.returned.begin_at(number, message.attempts)
+            attempts = returned.attempts(number) if returned.entries else 0
+            if message.__class__ is not Message and attempts < message.attempts:  # added with them, as a dead letter is
+                attempts = returned.begin_at(number, message.attempts)
         if lease is not None and self.is_attended:
             self._alarm.set(until)
-        return TakenMessage._of(message, holding, attempts, has_lease=lease is not None)
+        taken = tuple.__new__(TakenMessage, message)
+        taken._holding, taken._has_lease, taken._attempts = holding, lease is not None, attempts
+        return taken
 
     def begin_again(self, left: LeftInHand, hand: HandFile | None) -> None:
         """Go on where the opening before this one has stopped: with what came back, and what was in hand as it died."""

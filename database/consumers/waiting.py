@@ -79,8 +79,10 @@ def task_name() -> int | str:
 
 def queue_names(queue: object) -> Sequence[str]:
     """Return the names of one queue or of several, each once. TypeError, ValueError, InvalidName."""
+    if type(queue) is str:
+        return (queue,)
     if isinstance(queue, str):
-        return (queue if type(queue) is str else plain_text(queue, "queue"),)
+        return (plain_text(queue, "queue"),)
     if isinstance(queue, bytes | bytearray | memoryview | Mapping) or not isinstance(queue, Iterable):
         raise TypeError(f"queue must be text (str), or several of them in the order of their turn, not {shown(queue)}")
     names = tuple(dict.fromkeys(plain_text(one, "queue") for one in queue))
