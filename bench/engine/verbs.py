@@ -31,7 +31,7 @@ IDLE_SECONDS = 0.005  # before each, so that the taker waits
 WEIGHED_SHARE = 10  # of the messages of the slope: those with terms take longer to add
 GROUP_COMMIT = 1000  # messages of different groups that are added in one commit
 DAY_SECONDS = 86_400
-ADD_SHARE = 4  # so much longer than a plain one an add with a delay takes at most, beside others' work too
+ADD_SHARE = 8  # so much longer than a plain one an add with a delay takes at most, beside others' work too
 DUE_SECONDS = 10.0  # over which messages become due
 LATE_SECONDS = 0.05  # p99 of how long after that they are handed out
 
