@@ -13,6 +13,7 @@ from tests.simulation.queues.steps import (
     AddInTurn,
     Death,
     Deliver,
+    Exchange,
     Former,
     GiveUp,
     Look,
@@ -89,3 +90,11 @@ def test_a_process_that_stands_still_in_a_commit_is_overtaken(after: int) -> Non
     script = [Reopen(attempts_max=2), Add(0, count=3), Take(0), TakeOver(after), Deliver(0), Add(0), Take(0), *formers]
 
     assert play_script(WORLDS["queues"], [*script, Release(0), Death(0), Look()]).failure is None
+
+
+@pytest.mark.parametrize("after", range(1, 16))
+def test_a_process_that_waits_for_room_is_overtaken_in_the_commit_that_makes_it(after: int) -> None:
+    full = [Reopen(messages_max=2), Add(0, count=2), Take(0)]
+    script = [*full, AddInTurn(0, 60.0), TakeOver(after), Exchange(0, 1), Deliver(0), Add(1), Look()]
+
+    assert play_script(WORLDS["queues"], script).failure is None

@@ -171,11 +171,10 @@ class Waiting:
         """Check that a call has come to its end, and forget it."""
         self._seen.checked[ENDED] += 1
         waiting = self._callers.pop(caller)
-        if isinstance(waiting, Wait):
-            self._model.waits.remove(waiting)
-        else:
-            self._model.wishes.remove(waiting)
-            self.is_room_due = True
+        line: list[Any] = self._model.waits if isinstance(waiting, Wait) else self._model.wishes
+        if waiting in line:  # else its process was overtaken while it committed
+            line.remove(waiting)
+        self.is_room_due |= isinstance(waiting, Wish)
         if not caller.is_over:
             raise PromiseBroken(f"{ENDED}\n{waiting} goes on waiting")
 
