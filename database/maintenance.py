@@ -22,6 +22,7 @@ import logging
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -108,7 +109,8 @@ class Alarm:
         self._look = look  # does what is to be done by now, and returns the moment of the next look, None for never
         self._steady = steady  # the clock of all moments, in microseconds
         self._bell = Bell()
-        self._next: float = math.inf  # when it looks next, or is to
+        self._next: float = math.inf  # when it looks next, or is to: who asks for a later look need not wake it
+        self._asked: deque[float] = deque()  # moments that the thread does not know yet
         self._complaints = Complaints()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -117,11 +119,11 @@ class Alarm:
     def set(self, moment: int) -> None:
         """Have it look at a moment, and no later; 0: now."""
         if moment < self._next:
+            self._asked.append(moment)
             self._next = moment
-            self.ring()
+            self._wake()
 
-    def ring(self) -> None:
-        """Have it look now."""
+    def _wake(self) -> None:
         if not self._is_started:
             _thread.start_new_thread(self._start, ())
             self._is_started = True
@@ -143,18 +145,21 @@ class Alarm:
             thread.join()
 
     def _run(self) -> None:
+        moment = math.inf  # of the next look
         while not self._is_stopping:
-            self._next = math.inf  # who sets it during the look rings, and the wait below ends at once
+            while self._asked:
+                moment = min(moment, self._asked.popleft())
+            if (left := moment - self._steady()) > 0:
+                self._next = moment  # an earlier one that was asked for meanwhile rings, and the wait ends at once
+                self._bell.wait(min(left / 1e6, ALARM_SECONDS_MAX))
+                continue
+            self._next = math.inf
             try:
-                moment = self._look()
+                found = self._look()
             except Exception as failure:  # the thread's top: what is to be done is tried again
                 self._complaints.tell(failure)
-                moment = self._steady() + AGAIN_MICROSECONDS
-            if moment is None:
-                self._bell.wait(-1)
-            else:
-                self._next = min(self._next, moment)
-                self._bell.wait(min(max((moment - self._steady()) / 1e6, 0.0), ALARM_SECONDS_MAX))
+                found = self._steady() + AGAIN_MICROSECONDS
+            moment = math.inf if found is None else found
 
 
 @dataclass(kw_only=True, eq=False)

@@ -412,10 +412,18 @@ class Readiness:
 
     # What time and the ends of others change.
 
-    def has_news(self, now: Moment) -> bool:
-        """Say whether `ready` has anything to tell or to change. Each take asks it."""
-        is_time = self._next_steady <= now.steady or self._next_wall <= now.wall
-        return is_time or bool(self._freed) or self._is_spent
+    def has_news(self, now: Moment, patience: int = 0) -> bool:
+        """Say whether `ready` has anything to tell or to change. Each take asks it.
+
+        What has become due may wait so long, where something else can be handed out: then many are looked at at once.
+        """
+        if self._freed or self._is_spent:
+            return True
+        if self._next_steady > now.steady and self._next_wall > now.wall:
+            return False
+        if not patience or self._expiry.is_near(now):
+            return True
+        return self._due.is_near(Moment(now.steady - patience, now.wall - patience))
 
     def _look_ahead(self) -> None:
         due, expiry = self._due, self._expiry

@@ -40,7 +40,7 @@ from oms_journal.journal.reading.message import Message
 REFILL_MESSAGES = 4096  # candidates kept ready for one queue
 LINES_KEPT = 1000  # those of empty queues are not looked for below
 SETTLING_MICROSECONDS = 5_000_000  # that a caller takes at most from the look at its lease to its commit
-BETWEEN_LOOKS_MICROSECONDS = 5_000  # between two looks at what time makes ready, at least
+BETWEEN_LOOKS_MICROSECONDS = 20_000  # between two looks at what time makes ready, at least, where much does
 ENDS_KEPT = 1000  # moments at which leases end, those of messages that are gone among them
 
 
@@ -157,8 +157,8 @@ class Consumers:
         returned, taken = line.returned, self.taken
         noted = 0
         try:
-            if self.given_back or ((terms := self._index.terms) is not None and terms.has_news(self._now())):
-                self.catch_up()
+            if self.given_back or self._index.terms is not None:
+                self._catch_up_for(line)
             while True:
                 ready = line.ready
                 if not ready:
@@ -184,6 +184,13 @@ class Consumers:
             if noted:
                 self.given_back.append(noted)
             raise
+
+    def _catch_up_for(self, line: _Line) -> None:
+        """Catch up before a message of a line is handed out. What has just become due may wait behind what is there."""
+        terms = self._index.terms
+        patience = BETWEEN_LOOKS_MICROSECONDS if line.ready or line.returned else 0
+        if self.given_back or (terms is not None and terms.has_news(self._now(), patience)):
+            self.catch_up()
 
     def peek(self, queue: str) -> MessageLocation | None:
         """Return what `take` would hand out next; it stays where it is. InvalidName."""
@@ -313,6 +320,8 @@ class Consumers:
 
     def _refill(self, queue: str, line: _Line) -> None:
         """Look behind what were candidates until some can be handed out or all of the queue were looked at."""
+        if not line.returned and self._index.terms is not None:  # all that was there is somebody's, or gone
+            self._catch_up_for(line)
         table, held = self._table, self._index.held
         line.after = line.after or table.number_before(queue)  # of a new one: others' messages may be many
         while not line.ready and line.after < table.last_number():

@@ -379,6 +379,24 @@ def test_many_leases_do_not_wake_the_thread_that_watches_them(tmp_path: Path) ->
     assert len(looks) <= 5, "one look is enough: no lease ends before the first one"
 
 
+def test_who_asks_for_a_look_later_has_none_now() -> None:
+    looked = threading.Event()
+    moments = [0]
+    alarm = Alarm(lambda: looked.set() or None, lambda: moments[0])  # type: ignore[func-returns-value]
+    for moment in (9_000_000, 7_000_000, 8_000_000):
+        alarm.set(moment)
+    assert not looked.wait(0.05)
+    moments[0] = 7_000_000
+    alarm.set(6_000_000)
+    assert looked.wait(LONG)
+    looked.clear()
+    alarm.set(9_000_000)
+    assert not looked.wait(0.05)
+    alarm.set(0)
+    assert looked.wait(LONG)
+    alarm.stop()
+
+
 def test_a_look_while_the_database_is_closed_is_no_failure(
     db: MessageDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -402,7 +420,7 @@ def test_what_goes_wrong_beside_the_commits_is_told_once(tmp_path: Path, caplog:
     looks: list[int] = []
     alarm = Alarm(broken, lambda: 0)
     for _ in range(3):
-        alarm.ring()
+        alarm.set(0)
         before = len(looks)
         while len(looks) == before:
             time.sleep(0.001)
