@@ -7,6 +7,8 @@ refresh is measured too: each query brings it up to date first, and finds nothin
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +16,23 @@ from bench.callers import scratch
 from bench.measure import Row, Settings, alternate_times, time_text
 from bench.spark import beside_parquet, filled, queries, timed
 
-if TYPE_CHECKING:  # Spark and Arrow are imported when these rows are measured
+if TYPE_CHECKING:  # Spark, Arrow and DuckDB are imported when these rows are measured
+    import duckdb
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 BOUNDS = {"count": 0.7, "group": 0.9, "latency": 1.0}
+DUCKDB = {  # the same questions, on what a glob finds
+    "count": "select count(*) from '{lake}/*/*.parquet'",
+    "group": "select queue, operation, count(*) from '{lake}/*/*.parquet' group by all",
+    "latency": """
+        select a.queue, count(*), count(d.message), quantile_cont(epoch(d.time - a.time), [0.5, 0.9, 0.99]),
+            max(epoch(d.time - a.time))
+        from '{lake}/*/*.parquet' a left join '{lake}/*/*.parquet' d
+          on d.operation = 'DELIVER' and d.database = a.database and d.message = a.message
+        where a.operation = 'ADD' and not a.moved group by a.queue
+    """,
+}
 
 
 def lake(settings: Settings) -> Iterator[Row]:
@@ -40,6 +54,30 @@ def lake(settings: Settings) -> Iterator[Row]:
             )
             told = f"Spark on the lake, refresh included: {what}, {millions:.3g} million operations"
             yield beside_parquet(f"lake-{name}", told, BOUNDS[name], found)
+        yield from _duckdb(settings, parquet, cache, millions)
+
+
+def _duckdb(settings: Settings, parquet: "DataFrame", cache: Path, millions: float) -> Iterator[Row]:
+    """Yield what DuckDB needs for the same on the lake, where it is installed; what it finds is not looked at."""
+    try:
+        import duckdb
+    except ImportError:
+        yield Row(name="lake-duckdb", what="DuckDB on the lake", measured=[], note="duckdb is not installed")
+        return
+    with duckdb.connect() as connection:
+        for name, what, _, query in queries():
+            statement = DUCKDB[name].format(lake=cache)
+            asked = partial(_fetched, connection, statement)
+            found = alternate_times(settings.rounds, timed(query, parquet), asked)
+            told = f"DuckDB on the lake: {what}, {millions:.3g} million operations, against Spark on Parquet"
+            row = beside_parquet(f"lake-duckdb-{name}", told, BOUNDS[name], found)
+            yield replace(row, bound=None)
+
+
+def _fetched(connection: "duckdb.DuckDBPyConnection", statement: str) -> float:
+    began = time.perf_counter()
+    connection.sql(statement).fetchall()
+    return time.perf_counter() - began
 
 
 def _export(settings: Settings, path: Path, millions: float) -> Row:
