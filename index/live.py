@@ -195,12 +195,12 @@ class Index:
             return
         columns = {key: contents.columns[key][rows] for key in ("number", "name", "flags", "due", "expiry", "group")}
         queues = self._queue_ids(contents)[columns["name"]]
-        groups = np.zeros(len(rows), np.uint64)
-        pairs = np.stack((queues, columns["group"].astype(np.int64)))
-        for queue, group in set(zip(*pairs.tolist(), strict=True)):
-            if group:
-                hashed = group_hash(queue, bytes(contents.groups[group - 1]))
-                groups[(pairs[0] == queue) & (pairs[1] == group)] = hashed
+        # One hash a group, not one a message; and one pass, however many groups there are.
+        several = len(contents.groups) + 1
+        pairs, places = np.unique(queues * several + columns["group"].astype(np.int64), return_inverse=True)
+        named = (divmod(pair, several) for pair in pairs.tolist())
+        hashes = [group_hash(queue, bytes(contents.groups[group - 1])) if group else 0 for queue, group in named]
+        groups = np.array(hashes, np.uint64)[places]
         self._rows.append(
             TermRows(
                 columns["number"].astype(np.uint64),

@@ -18,7 +18,7 @@ from bench.callers import QUEUE, scratch, stage_rate
 from bench.engine.cost import IN_MEMORY
 from bench.engine.growth import SIZE, opened, taken_rate
 from bench.engine.memory import WEIGHINGS, resident
-from bench.measure import Row, Settings, alternate_rates, percentile, rate_text, time_text
+from bench.measure import Row, Settings, alternate_rates, alternate_times, percentile, rate_text, time_text
 from oms_journal import AsyncMessageDatabase, CommitBlock, Message, MessageDatabase
 from oms_journal.journal.disk import RealFile
 
@@ -243,7 +243,7 @@ def _waited(settings: Settings, who: str, bare_name: str, bare: Wait, ours: Wait
 
 
 def _weighed(_: ExitStack, settings: Settings) -> Iterator[Row]:
-    """Resident memory of messages with terms, above that of as many without."""
+    """Resident memory of messages with terms, above that of as many without; and what opening them takes."""
     count = settings.slope_counts[1] // WEIGHED_SHARE
     payload = PAYLOAD[:16]
     small, plain, due, grouped = (scratch(settings.directory, name) for name in ("small", "plain", "due", "grouped"))
@@ -264,6 +264,24 @@ def _weighed(_: ExitStack, settings: Settings) -> Iterator[Row]:
             bound=bound,
             is_most=True,
         )
+
+    found = alternate_times(settings.rounds, partial(_opening, plain), partial(_opening, grouped))
+    yield Row(
+        name="start-groups",
+        what=f"opening {count:,} messages, each in a group of its own, to as many without: CPU",
+        measured=found.ratios,
+        raw=time_text(found.raw),
+        ours=time_text(found.ours),
+    )
+
+
+def _opening(path: Path) -> float:
+    """Return the seconds of the processor that an opening takes."""
+    began = time.process_time()
+    database = MessageDatabase.open(path)
+    taken = time.process_time() - began
+    database.close()
+    return taken
 
 
 def _filled(path: Path, count: int, add: Callable[[CommitBlock, int], object]) -> None:
