@@ -18,6 +18,7 @@ from oms_journal.analysis.reading.judgement import GONE, UNREADABLE
 from oms_journal.analysis.reading.parts import FilePart
 from oms_journal.analysis.reading.schema import Range
 from oms_journal.journal.errors import JournalError
+from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile
 
@@ -138,6 +139,7 @@ class Follower:
     files: Mapping[str, Sequence[FilePart]]
     tails: dict[tuple[Path, int | None], Tail] = field(default_factory=dict)
     _reached: dict[Path, int] = field(default_factory=dict)  # since the last look
+    _headers: dict[Path, FileHeader] = field(default_factory=dict)  # of files that had none yet when they were listed
 
     def looked_again(self, files: Mapping[str, Sequence[FilePart]] | None = None) -> "Follower":
         """Return a follower that looks again into what may have grown; without files, the same ones are there."""
@@ -150,10 +152,40 @@ class Follower:
         """Say whether all headers could be read: a file that was just being made gets one yet."""
         return all(part.header is not None for parts in self.files.values() for part in parts)
 
+    def _header(self, part: FilePart) -> FileHeader | None:
+        """Return the header of a file; None where it is lost.
+
+        It is read again where there was none when the directory was: what is read of the file now may be there since.
+        """
+        if part.header is not None or part.path in self._headers:
+            return part.header or self._headers[part.path]
+        try:
+            with DataFile(part.storage.disk(), part.path) as file:
+                found = file.best_of(file.headers())
+        except OSError:
+            return None  # whoever reads the file says what is wrong
+        if isinstance(found, FileHeader) and part.identity in (None, found.identity):
+            self._headers[part.path] = found
+            return found
+        return None
+
     def beginning(self, database: str) -> Position:
         """Return the position before everything that is there of a database."""
         part = self.files[database][0]
-        return _position(part, _first_commit(part) - 1)
+        header = self._header(part)
+        return _position(part, header.next_commit - 1 if header is not None else -1)
+
+    def _lost_before(self, place: int, parts: Sequence[FilePart]) -> int | None:
+        """Return the last commit before a file; None where nothing stood before it, or the file before it is there."""
+        part = parts[place]
+        header = self._header(part)
+        if header is not None:
+            return header.previous.commit if header.previous.sequence else None
+        if place and parts[place - 1].sequence == part.sequence - 1:
+            return None  # the commits of both have neighbouring numbers
+        with opened(part.storage.disk(), part) as reading:
+            commits = reading.contents.columns["commit"]
+        return int(commits[0]) - 1 if len(commits) else None
 
     def reach(self, part: FilePart) -> int:
         """Return the last commit up to which all of a file is vouched for; before its first one for none."""
@@ -214,10 +246,11 @@ class Follower:
     def between(self, database: str, after: int, end: Position) -> Iterator[Stretch | Hole]:
         """Yield what holds the commits of a database behind `after` up to the position, in order."""
         done = after
-        for part in self.files.get(database, ()):
+        parts = self.files.get(database, ())
+        for place, part in enumerate(parts):
             if part.sequence > end.sequence or self.reach(part) <= done:
                 continue
-            lost = _previous_commit(part)
+            lost = self._lost_before(place, parts)
             if lost is not None and lost > done:
                 yield Hole(database=database, commits=(done + 1, lost), sequence=part.sequence)
                 done = lost
@@ -244,12 +277,6 @@ def _position(part: FilePart, commit: int) -> Position:
 def _first_commit(part: FilePart) -> int:
     """Return the number below which no commit of the file lies; 0 where its header is lost."""
     return part.header.next_commit if part.header is not None else 0
-
-
-def _previous_commit(part: FilePart) -> int | None:
-    """Return the last commit of the file before this one; None where there was none, or its header is lost."""
-    previous = part.header.previous if part.header is not None else None
-    return previous.commit if previous is not None and previous.sequence else None
 
 
 def _created(part: FilePart) -> int:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from oms_journal import MessageDatabase
+from oms_journal.analysis.reading import directory
 from oms_journal.analysis.spark import stream
 from oms_journal.analysis.spark.following import FilesGone, Hole, JournalWentBack
 from oms_journal.analysis.spark.options import BadOption
 from oms_journal.analysis.spark.stream import _between
+from oms_journal.journal.disk import Disk
 from tests.support.disks.small_files import churn, fill, open_small
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.journals.plain_rows import database_of, rows_in
@@ -305,6 +308,41 @@ def plain_rows(engine: Engine, partitions: object) -> Rows:
     from tests.support.journals.source_calls import rows_of
 
     return rows_of(batch for each in partitions for batch in engine.reader.read(each))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("how", ["gap", "fail"])
+def test_a_file_that_is_begun_while_the_headers_are_read_hides_no_gap(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its header was zeros when it was looked at, and its operations are there by the time it is read."""
+    with open_small(tmp_path) as db:
+        db.add("q", b"first")
+        db._vouch()
+        engine = Engine(tmp_path, onMissing=how, columns=("commit", "operation", "missing"))
+        before = {row["commit"] for row in engine.follow()}
+        churn(db, 3)
+        db.add("q", b"last")
+        db._vouch()
+        first, *gone, begun = [path for path in data_files(tmp_path) if any(path.read_bytes())]
+        for path in gone:
+            path.unlink()
+        read_header = directory._read_header
+
+        def too_early(disk: Disk, path: Path) -> Any:
+            found = read_header(disk, path)
+            return replace(found, header=None) if path == begun else found
+
+        monkeypatch.setattr(directory, "_read_header", too_early)
+        assert engine.plan() is not None
+        if how == "fail":
+            with pytest.raises(FilesGone):
+                engine.run()
+            return
+        found = engine.run()
+    [hole] = [row for row in found if row["operation"] == "GAP"]
+    assert {row["commit"] for row in found if row is not hole} == {row.commit for row in rows_in(tmp_path)} - before
+    missing = range(max(row.commit for row in rows_in(first)) + 1, min(row.commit for row in rows_in(begun)))
+    assert (hole["commit"], hole["missing"]) == (missing[-1], len(missing))
 
 
 def test_the_retention_directory_leaves_no_gap(tmp_path: Path) -> None:
