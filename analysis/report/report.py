@@ -49,7 +49,7 @@ from oms_journal.analysis.spark.complaints import in_one_line
 from oms_journal.journal.errors import JournalError
 
 VERSION = 1  # of the summary
-TABLES_COUNT = 11  # that every report has
+TABLES_COUNT = 12  # that every report has
 _SAME_DISK = "give a directory that Spark's executors and this machine both see"
 _LISTS = ("paths", "queues_wanted", "compared_with", "effects", "differences", "by_status")
 

@@ -43,7 +43,17 @@ from tests.support.journals.random_journal import QUEUES, RandomWriter, damage
 from tests.support.journals.report_tables import SCHEMAS
 
 TABLES = {
-    *("files", "damage", "lifecycle", "latency_histogram", "rate", "backlog", "retention", "commits"),
+    *(
+        "files",
+        "damage",
+        "lifecycle",
+        "latency_histogram",
+        "latency_over_time",
+        "rate",
+        "backlog",
+        "retention",
+        "commits",
+    ),
     *("duplicates", "losses", "losses_by_queue", "comparison"),
 }
 EXTRA = "adds_by_queue"

@@ -46,7 +46,11 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
     "lifecycle": {
         **_NAMED,
         **dict.fromkeys(
-            ("added", "added_before", "delivered", "deleted", "undelivered", "undelivered_bytes"), _NUMBERS
+            (
+                *("added", "added_before", "delivered", "deleted", "expired", "dead_lettered"),
+                *("undelivered", "undelivered_bytes"),
+            ),
+            _NUMBERS,
         ),
         **dict.fromkeys(("p50_seconds", "p90_seconds", "p99_seconds", "max_seconds"), _SECONDS),
         "oldest": _NUMBERS,
@@ -59,6 +63,13 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
         "from_seconds": _SECONDS,
         "to_seconds": _SECONDS,
         "messages": _NUMBERS,
+    },
+    "latency_over_time": {
+        "database": pa.string(),
+        "bucket": _TIME,
+        "queue": pa.string(),
+        "messages": _NUMBERS,
+        **dict.fromkeys(("p50_seconds", "p90_seconds", "p99_seconds", "max_seconds", "rank_error"), _SECONDS),
     },
     "rate": {
         "database": pa.string(),
