@@ -162,8 +162,7 @@ def lifecycle_with_ends(rows: Iterable[Row], *, now: int, moves: Moves) -> Answe
             if one.delivered is None and one.deleted is not None
         ]
         row["expired"] = sum(
-            one.added is not None and one.expiry is not None and one.deleted >= one.expiry  # type: ignore[operator]
-            for one in deleted
+            one.added is not None and one.expiry is not None and one.deleted >= one.expiry for one in deleted
         )
         row["dead_lettered"] = sum(one.is_dead_lettered for one in deleted)
     return found
