@@ -88,5 +88,6 @@ def _reasons(figures: Mapping[str, int]) -> list[str]:
     found += [f"{figures['dead_lettered']:,} moved to the dead letters"] if figures["dead_lettered"] else []
     if not found:
         return []
-    both = "; a message may be both" if len(found) > 1 else ""
-    return [f" Of {counted(figures['deleted'], 'deleted message')} {listed(found)}{both}."]
+    both = " A message may be both." if len(found) > 1 else ""
+    deleted = counted(figures["deleted"], "message was", "messages were")
+    return [f" {deleted} deleted: {listed(found)}.{both}"]

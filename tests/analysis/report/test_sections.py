@@ -128,9 +128,9 @@ def test_why_messages_were_deleted_is_told(tmp_path: Path) -> None:
 
     assert both.said()["stuck"] == (
         "Nothing waits: all 9 messages were delivered or deleted. "
-        "Of 9 deleted messages 5 had expired and 4 moved to the dead letters; a message may be both."
+        "9 messages were deleted: 5 had expired and 4 moved to the dead letters. A message may be both."
     )
-    assert one.said()["stuck"].endswith("Of 9 deleted messages 1 had expired.")
+    assert one.said()["stuck"].endswith(" 9 messages were deleted: 1 had expired.")
 
 
 def test_payloads_that_came_again_a_few_times_are_counted_and_not_listed(tmp_path: Path) -> None:
