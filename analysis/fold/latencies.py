@@ -23,6 +23,7 @@ Mask = npt.NDArray[np.bool_]
 RANKS = 1_000  # a quantile's rank is off by at most one in so many
 RANKS_MIN = 8  # likewise, where there are very many groups
 VALUES_MAX = 1 << 21  # kept of all groups; beyond, ranks become less certain
+NARROW = 1 << 16  # so many groups at most are numbers of two bytes
 CHUNK_MIN = 1 << 16  # values that are not put together with others at once
 
 
@@ -72,7 +73,12 @@ class Latencies:
         """Take in a value for each pair."""
         if not len(values):
             return
-        order = np.lexsort((buckets, queues))
+        first = int(buckets.min())
+        span = int(buckets.max()) - first + 1
+        if span * (int(queues.max()) + 1) <= NARROW:
+            order = _stable_order(queues * span + (buckets - first))
+        else:
+            order = np.lexsort((buckets, queues))
         queues, buckets, values = queues[order], buckets[order], values[order]
         starts = _begins(queues, buckets)
         counts = np.diff(np.append(starts, len(values)))
@@ -105,7 +111,7 @@ class Latencies:
             return Spread(nothing, nothing, nothing, np.empty((len(shares), 0), np.int64), nothing, nothing)
         self._settle()
         [chunk] = self._chunks
-        order = np.lexsort((chunk.value, chunk.group))
+        order = _order(chunk.group, chunk.value)
         values, groups = chunk.value[order], chunk.group[order]
         ends = np.cumsum(np.int64(1) << chunk.level[order].astype(np.int64))
         starts = _begins(groups)
@@ -133,6 +139,19 @@ class Latencies:
             _halve(chunk, self._ranks)
         self._chunks = [chunk]
         self._kept = self._kept_settled = len(chunk.value)
+
+
+def _stable_order(groups: Numbers | npt.NDArray[np.int32]) -> Numbers:
+    """Return the order by group, rows of one group as they are; few groups are sorted by their digits."""
+    narrow = groups.astype(np.uint16) if int(groups.max(initial=0)) < NARROW else groups
+    return np.argsort(narrow, kind="stable")
+
+
+def _order(groups: npt.NDArray[np.int32], values: Numbers) -> Numbers:
+    """Return the order by group, and by value within a group."""
+    by_value = np.argsort(values)
+    found: Numbers = by_value[_stable_order(groups[by_value])]
+    return found
 
 
 def _begins(*keys: Numbers | npt.NDArray[np.int32]) -> Numbers:
@@ -181,7 +200,7 @@ def _halve(chunk: _Chunk, ranks: int) -> None:
         is_halved = is_allowed & (sizes >= 2 * ranks)
         if is_halved.any():
             rows = rows[is_halved[chunk.group[rows]]]
-            rows = rows[np.lexsort((chunk.value[rows], chunk.group[rows]))]
+            rows = rows[_order(chunk.group[rows], chunk.value[rows])]
             groups = chunk.group[rows]
             starts = _begins(groups)
             counts = np.diff(np.append(starts, len(rows)))
