@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 RANKS = 1_000  # a quantile's rank is off by at most one in so many
 RANKS_MIN = 8  # likewise, where there are very many groups

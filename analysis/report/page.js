@@ -235,7 +235,7 @@ function times(heads, from, to) {
 }
 
 // A legend switches what it names off and on, by a click or by keyboard.
-function name(one) {
+function legend(one) {
   const {figure, said, off} = one;
   const rows = rowsOf(one);
   figure.querySelector(".legend")?.remove();
@@ -260,7 +260,7 @@ function name(one) {
 }
 
 const timed = figures.filter((one) => one.isTimed);
-for (const one of timed) name(one);
+for (const one of timed) legend(one);
 
 // The choice of a queue, and of a time.
 const named = new Set(timed.flatMap((one) => one.said.rows.map((row) => row.queue)).filter((queue) => queue !== null));
@@ -270,7 +270,7 @@ const longest = timed.find((one) => one.said.count > 1);
 
 function pick(queue) {
   chosen.queue = queue;
-  for (const one of timed) { one.off.clear(); name(one); draw(one); }
+  for (const one of timed) { one.off.clear(); legend(one); draw(one); }
   for (const row of rows) row.hidden = queue !== "" && row.dataset.queue !== queue;
   for (const table of new Set(rows.map((row) => row.closest("table")))) {
     table.classList.toggle("picked", queue !== "");
