@@ -49,6 +49,14 @@ LIFECYCLE: Answer = {
     "added_before": _long("messages that ended, and were added in data files that are not there"),
     "delivered": _long("messages that were delivered"),
     "deleted": _long("messages that were removed undelivered"),
+    "expired": _long(
+        "of the deleted ones, those whose DELETE was at or after their expiry, by the writer's clock; of one that was "
+        "added in a data file that is not there it is not known"
+    ),
+    "dead_lettered": _long(
+        "of the deleted ones, those that were moved to the dead letters: their DELETE is in one commit with an ADD "
+        "that tells of attempts, as a dead letter does; one that was moved since it had expired counts as expired too"
+    ),
     "undelivered": _long("messages that are there: added + added_before - delivered - deleted"),
     "undelivered_bytes": _long("bytes of their payloads"),
     "p50_seconds": _double(
@@ -69,6 +77,23 @@ HISTOGRAM: Answer = {
     "from_seconds": _double("from ADD, or from when it was due, to DELIVER: where the bin begins"),
     "to_seconds": _double("where it ends, which is no longer in it"),
     "messages": _long("delivered messages whose latency lies in the bin"),
+}
+LATENCY: Answer = {
+    "database": _text(_DATABASE),
+    "bucket": _time("beginning of the bucket"),
+    "queue": _text("of the messages"),
+    "messages": _long("that were delivered in the bucket, and whose ADD is known"),
+    "p50_seconds": _double(
+        "from ADD, or from when it was due, to DELIVER: half of them are not slower; its rank is off by at most "
+        "`rank_error`"
+    ),
+    "p90_seconds": _double("likewise, nine in ten"),
+    "p99_seconds": _double("likewise, 99 in a hundred"),
+    "max_seconds": _double("likewise, the slowest; exact"),
+    "rank_error": _double(
+        "of these percentiles, as a share of the messages: 0 where they are exact, 0.001 at most, and more only where "
+        "there are more than two million values to keep"
+    ),
 }
 RATE: Answer = {
     "database": _text(_DATABASE),
@@ -150,6 +175,7 @@ ANSWERS: Mapping[str, Answer] = {
     "files": FILES,
     "lifecycle": LIFECYCLE,
     "latency_histogram": HISTOGRAM,
+    "latency_over_time": LATENCY,
     "rate": RATE,
     "backlog": BACKLOG,
     "retention": RETENTION,

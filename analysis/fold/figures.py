@@ -6,7 +6,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from oms_journal.analysis.fold.asked import BACKLOG, HISTOGRAM, LIFECYCLE, RATE, Asked
+from oms_journal.analysis.fold.asked import BACKLOG, HISTOGRAM, LATENCY, LIFECYCLE, RATE, Asked
+from oms_journal.analysis.fold.latencies import Latencies
 from oms_journal.analysis.fold.quantiles import Sketch
 from oms_journal.analysis.fold.tallies import Tally
 from oms_journal.journal.operations import Operation
@@ -14,9 +15,10 @@ from oms_journal.journal.operations import Operation
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-COUNTS = ("added", "added_before", "delivered", "deleted")
+COUNTS = ("added", "added_before", "delivered", "deleted", "expired", "dead_lettered")
 KINDS = len(Operation) + 1  # a group of a rate is KINDS × the queue, and the operation
 LATENCY_END = 1 << 63
+OF_LATENCIES = (LIFECYCLE, HISTOGRAM, LATENCY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class Lives:
     length: Numbers | None = None
     ended: Numbers | None = None
     is_delivered: Mask | None = None
+    is_expired: Mask | None = None  # of what was deleted; None for nothing
+    is_dead_lettered: Mask | None = None  # likewise
 
     def where(self, mask: Mask) -> "Lives":
         """Return some of the messages."""
@@ -41,6 +45,8 @@ class Lives:
             length=None if self.length is None else self.length[mask],
             ended=None if self.ended is None else self.ended[mask],
             is_delivered=None if self.is_delivered is None else self.is_delivered[mask],
+            is_expired=None if self.is_expired is None else self.is_expired[mask],
+            is_dead_lettered=None if self.is_dead_lettered is None else self.is_dead_lettered[mask],
         )
 
 
@@ -52,6 +58,7 @@ class Figures:
         self.counts: Numbers = np.zeros((len(COUNTS), 0), np.int64)
         self.latencies: dict[int, Sketch] = {}  # by queue
         self.bins: Numbers = np.zeros((0, len(edges(asked.bins_a_decade)) + 1), np.int64)  # by queue, and bin + 1
+        self.latency = Latencies()  # by queue and bucket
         self.rate = Tally(2)  # operations, bytes
         self.backlog = Tally(3)  # messages, bytes, ends of messages that were there before
 
@@ -68,10 +75,16 @@ class Figures:
             if lives.is_delivered is not None:
                 self._count(2, delivered)
                 self._count(3, lives.queue[~lives.is_delivered])
-        if asked.asks(LIFECYCLE, HISTOGRAM) and lives.ready is not None and lives.is_delivered is not None:
+            for row, is_so in ((4, lives.is_expired), (5, lives.is_dead_lettered)):
+                if is_so is not None:
+                    self._count(row, lives.queue[is_so])
+        if asked.asks(*OF_LATENCIES) and lives.ready is not None and lives.is_delivered is not None:
             assert lives.ended is not None
             took = lives.ended[lives.is_delivered] - lives.ready[lives.is_delivered]
-            self._count_latencies(delivered, np.maximum(took, 0, out=took))
+            took = np.maximum(took, 0, out=took)
+            if asked.asks(LATENCY):
+                self.latency.add(delivered, lives.ended[lives.is_delivered] // asked.every, took)
+            self._count_latencies(delivered, took)
         if asked.asks(RATE):
             self._count_rate(lives)
         if asked.asks(BACKLOG):
@@ -86,6 +99,7 @@ class Figures:
         self.bins[queues[: len(other.bins)]] += other.bins
         for queue, sketch in other.latencies.items():
             self.latencies.setdefault(int(queues[queue]), Sketch()).merge(sketch)
+        self.latency.merge(other.latency, queues)
         groups = (queues[:, None] * KINDS + np.arange(KINDS)).ravel()
         self.rate.merge(other.rate, groups)
         self.backlog.merge(other.backlog, queues)

@@ -13,6 +13,7 @@ were added in it, and is not.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ OPEN: Mapping[str, str] = {
     "queue": "i4",
     "added": "i8",  # for the first time
     "ready": "i8",  # when it could be handed out: `added`, or when it was due
+    "expiry": "i8",  # not handed out from this time on; NEVER for none
     "length": "u4",
     "properties": "u4",
     "sequence": "i8",  # of the data file that holds its newest copy
@@ -37,6 +39,8 @@ OPEN: Mapping[str, str] = {
 }
 ENDED: Mapping[str, str] = {"number": "i8", "queue": "i4", "time": "i8", "kind": "u1"}
 _LATEST, _EARLIEST = (1 << 63) - 1, -(1 << 63)
+NEVER = _LATEST
+DEAD_LETTERED = 255  # the kind of a DELETE whose commit moves its message to the dead letters
 
 
 def empty(kinds: Mapping[str, str]) -> Columns:
@@ -176,6 +180,7 @@ class Messages:
         self._doubt(older["number"][is_other | ~(older["is_copy"] | later["is_copy"][theirs])])
         later["added"][theirs] = np.minimum(older["added"], later["added"][theirs])
         later["is_copy"][theirs] &= older["is_copy"]
+        later["expiry"][theirs] = np.minimum(older["expiry"], later["expiry"][theirs])
         for name in ("ready", "length", "properties"):
             later[name][theirs] = np.maximum(older[name], later[name][theirs])
         self._without(mine)
@@ -221,13 +226,17 @@ class Messages:
 
 def _whole(adds: Columns, places: Numbers, ends: Columns) -> Lives:
     added = adds["added"][places]
+    is_delivered = ends["kind"] == Operation.DELIVER
+    is_expired = None if is_delivered.all() else ~is_delivered & (ends["time"] >= adds["expiry"][places])
     return Lives(
         queue=ends["queue"].astype(np.int64, copy=False),
         added=added,
         ready=added if adds["ready"] is adds["added"] else adds["ready"][places],
         length=adds["length"][places].astype(np.int64, copy=False),
         ended=ends["time"],
-        is_delivered=ends["kind"] == Operation.DELIVER,
+        is_delivered=is_delivered,
+        is_expired=is_expired,
+        is_dead_lettered=_dead_lettered(ends, is_delivered),
     )
 
 
@@ -241,18 +250,25 @@ def _added(adds: Columns) -> Lives:
 
 
 def _ended(ends: Columns) -> Lives:
+    is_delivered = ends["kind"] == Operation.DELIVER
     return Lives(
         queue=ends["queue"].astype(np.int64, copy=False),
         ended=ends["time"],
-        is_delivered=ends["kind"] == Operation.DELIVER,
+        is_delivered=is_delivered,
+        is_dead_lettered=_dead_lettered(ends, is_delivered),
     )
+
+
+def _dead_lettered(ends: Columns, is_delivered: Mask) -> Mask | None:
+    return None if is_delivered.all() else ends["kind"] == DEAD_LETTERED
 
 
 def _evaluated(aside: Sequence[tuple[Columns, Columns]], since: Micros | None) -> list[tuple[Lives, Columns]]:
     """Return what became of the messages that were set aside, and those that are undelivered.
 
     As it is defined: of several ADDs the earliest time and the newest file, of several ends the earliest one, and a
-    DELIVER goes before a DELETE. A message of which any end was before `since` had ended before.
+    DELIVER goes before a DELETE. A message of which any end was before `since` had ended before. One that was not
+    delivered was dead-lettered if any of its ends was so.
     """
     adds, ends = (joined([pair[place] for pair in aside], kinds) for place, kinds in enumerate((OPEN, ENDED)))
     count = len(adds["number"])
@@ -269,13 +285,15 @@ def _evaluated(aside: Sequence[tuple[Columns, Columns]], since: Micros | None) -
     def highest(name: str) -> Numbers:
         return np.maximum.reduceat(np.append(adds[name].astype(np.int64), no_add)[order], starts)
 
-    def first_end(*kinds: Operation) -> Numbers:
+    def first_end(*kinds: int) -> Numbers:
         return lowest(np.append(no_end, np.where(np.isin(ends["kind"], kinds), ends["time"], _LATEST)))
 
     added = lowest(np.append(adds["added"], no_add + _LATEST))
     ready = np.maximum.reduceat(np.append(adds["ready"], no_add + _EARLIEST)[order], starts)
-    delivered, deleted = first_end(Operation.DELIVER), first_end(Operation.DELETE)
+    expiry = lowest(np.append(adds["expiry"], no_add + NEVER))
+    delivered, deleted = first_end(Operation.DELIVER), first_end(Operation.DELETE, DEAD_LETTERED)
     is_delivered = delivered != _LATEST
+    is_dead_lettered = ~is_delivered & (first_end(DEAD_LETTERED) != _LATEST)
     is_added, is_ended = added != _LATEST, is_delivered | (deleted != _LATEST)
     ended = np.where(is_delivered, delivered, deleted)
     length, properties, sequence = (highest(name) for name in ("length", "properties", "sequence"))
@@ -284,12 +302,13 @@ def _evaluated(aside: Sequence[tuple[Columns, Columns]], since: Micros | None) -
     if since is not None:
         is_in = ~is_ended | (np.minimum(delivered, deleted) >= since)
     undelivered: Columns = {
-        "number": number, "queue": queue, "added": added, "ready": ready, "length": length, "properties": properties,
-        "sequence": sequence, "is_copy": np.zeros(len(number), np.bool_),
+        "number": number, "queue": queue, "added": added, "ready": ready, "expiry": expiry, "length": length,
+        "properties": properties, "sequence": sequence, "is_copy": np.zeros(len(number), np.bool_),
     }  # fmt: skip
     both, only_ended = is_in & is_added & is_ended, is_in & ~is_added
-    whole = Lives(queue=queue, added=added, ready=ready, length=length, ended=ended, is_delivered=is_delivered)
-    without_add = Lives(queue=queue, ended=ended, is_delivered=is_delivered)
+    without_add = Lives(queue=queue, ended=ended, is_delivered=is_delivered, is_dead_lettered=is_dead_lettered)
+    is_expired = ~is_delivered & (deleted >= expiry)
+    whole = replace(without_add, added=added, ready=ready, length=length, is_expired=is_expired)
     return [
         (whole.where(both), some(undelivered, is_added & ~is_ended)),
         (without_add.where(only_ended), empty(OPEN)),

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from oms_journal.analysis.fold.figures import Mask, Numbers
-from oms_journal.analysis.fold.messages import Columns
+from oms_journal.analysis.fold.messages import DEAD_LETTERED, NEVER, Columns
 from oms_journal.analysis.reading.columns import Rows, clamped, part_of
 from oms_journal.analysis.reading.removals import RemovalSets
 from oms_journal.journal.format.contents import Contents
-from oms_journal.journal.format.records import DUE, MOVED
+from oms_journal.journal.format.records import ATTEMPTS, DUE, EXPIRY, MOVED
 from oms_journal.journal.operations import Operation
 
 
@@ -43,11 +44,15 @@ class Operations:
         is_delayed = flags & DUE != 0
         if is_delayed.any():
             ready = np.where(is_delayed, np.maximum(added, clamped(self.of("due", places))), added)
+        is_expiring, expiry = flags & EXPIRY != 0, np.full(len(places), NEVER, np.int64)
+        if is_expiring.any():
+            expiry[is_expiring] = clamped(self.of("expiry", places[is_expiring]))
         return {
             "number": self.of("number", places),
             "queue": queue_of(self.of("name", places)),
             "added": added,
             "ready": ready,
+            "expiry": expiry,
             "length": self.of("size", places),
             "properties": self.of("properties", places),
             "sequence": np.full(len(places), sequence, np.int64),
@@ -58,6 +63,7 @@ class Operations:
         """Return the DELIVERs and DELETEs, a row a message; BadRecord where a set is not what its row says."""
         is_end = (self.kinds == Operation.DELIVER) | (self.kinds == Operation.DELETE)
         places, kinds = self.where(is_end), self.kinds[is_end].astype(np.uint8)
+        self._mark_dead_lettered(places, kinds)
         queues, times = queue_of(self.of("name", places)), clamped(self.of("time", places))
         if not self._contents.sets:
             return {"number": self.of("number", places), "queue": queues, "time": times, "kind": kinds}
@@ -65,6 +71,21 @@ class Operations:
         numbers = RemovalSets(self._contents).numbers(places, counts)
         columns = {"queue": queues, "time": times, "kind": kinds}
         return {"number": numbers, **{name: np.repeat(column, counts) for name, column in columns.items()}}
+
+    def _mark_dead_lettered(self, places: Numbers, kinds: npt.NDArray[np.uint8]) -> None:
+        """Mark the DELETEs of commits that add dead letters: of all that writes ADDs, no other tells of attempts.
+
+        These ADDs are looked for in all of the file: their queue may be none of those that are chosen.
+        """
+        is_delete = kinds == Operation.DELETE
+        if not is_delete.any():
+            return
+        everything = slice(0, len(self._contents))
+        flags, of_all = (part_of(self._contents, name, everything) for name in ("flags", "kind"))
+        letters = np.flatnonzero((of_all == Operation.ADD) & (flags & (ATTEMPTS | MOVED) == ATTEMPTS))
+        if len(letters):
+            is_moved = np.isin(self.of("commit", places), self.of("commit", letters))
+            kinds[is_delete & is_moved] = DEAD_LETTERED
 
     def of(self, name: str, places: Numbers) -> Numbers:
         """Return a column at these places of the contents."""

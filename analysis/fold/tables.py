@@ -13,6 +13,7 @@ from oms_journal.analysis.fold.asked import (
     DUPLICATES,
     FILES,
     HISTOGRAM,
+    LATENCY,
     LIFECYCLE,
     RATE,
     RETENTION,
@@ -20,12 +21,13 @@ from oms_journal.analysis.fold.asked import (
 )
 from oms_journal.analysis.fold.commits import HIGHEST, SUMS, Bucket
 from oms_journal.analysis.fold.figures import KINDS, Figures, Mask, Numbers, edges
+from oms_journal.analysis.fold.latencies import Latencies
 from oms_journal.analysis.fold.messages import Columns
 from oms_journal.analysis.fold.partial import History, Partial
 from oms_journal.analysis.fold.quantiles import Sketch
 from oms_journal.analysis.fold.retention import needed, retention
 from oms_journal.analysis.fold.tallies import Tally
-from oms_journal.analysis.reading.columns import byte_strings, longs
+from oms_journal.analysis.reading.columns import byte_strings, doubles, longs
 from oms_journal.analysis.reading.schema import TIME, Micros
 from oms_journal.journal.operations import Operation
 
@@ -78,6 +80,8 @@ class _Finished:
             found.append((LIFECYCLE, self._table(LIFECYCLE, self._lifecycle(history.figures, there, now))))
         if asked.asks(HISTOGRAM):
             found.append((HISTOGRAM, self._table(HISTOGRAM, self._histogram(history.figures.bins))))
+        if asked.asks(LATENCY):
+            found.append((LATENCY, self._latency(history.figures.latency)))
         if asked.asks(RATE):
             found.append((RATE, self._rate(history.figures.rate, history.key_rate)))
         if asked.asks(BACKLOG):
@@ -103,7 +107,7 @@ class _Finished:
 
     def _lifecycle(self, figures: Figures, there: Columns, now: Micros) -> list[Row]:
         count = len(self._queues)
-        added, before, delivered, deleted = _padded(figures.counts, count).tolist()
+        added, before, delivered, deleted, expired, dead_lettered = _padded(figures.counts, count).tolist()
         undelivered = np.bincount(there["queue"], minlength=count).tolist()
         sizes = np.zeros(count, np.int64)
         np.add.at(sizes, there["queue"], there["length"].astype(np.int64))
@@ -125,6 +129,8 @@ class _Finished:
                     "added_before": before[queue],
                     "delivered": delivered[queue],
                     "deleted": deleted[queue],
+                    "expired": expired[queue],
+                    "dead_lettered": dead_lettered[queue],
                     "undelivered": undelivered[queue],
                     "undelivered_bytes": int(sizes[queue]),
                     **dict(zip(("p50_seconds", "p90_seconds", "p99_seconds", "max_seconds"), seconds, strict=True)),
@@ -154,6 +160,16 @@ class _Finished:
                     }
                 )
         return rows
+
+    def _latency(self, latencies: Latencies) -> pa.Table:
+        found = latencies.spread(SHARES)
+        order = np.lexsort((found.bucket, self._rank(found.queue)))
+        seconds = [doubles(each[order] / _MICROS) for each in (*found.quantiles, found.highest)]
+        columns = [
+            self._times(found.bucket[order]), self._names(found.queue[order]), longs(found.count[order], pa.int64()),
+            *seconds, doubles((found.error / found.count)[order]),
+        ]  # fmt: skip
+        return self._made(LATENCY, columns)
 
     def _rate(self, of_messages: Tally, of_keys: Tally) -> pa.Table:
         groups, buckets, operations, sizes = of_messages.rows()

@@ -60,6 +60,11 @@ def longs(values: Numbers, arrow_type: pa.DataType, validity: Validity = (None, 
     return pa.Array.from_buffers(arrow_type, len(values), [bitmap, pa.py_buffer(np.ascontiguousarray(values))], nulls)
 
 
+def doubles(values: npt.NDArray[np.float64]) -> pa.Array:
+    """Return numbers with a fraction as a column without nulls."""
+    return pa.Array.from_buffers(pa.float64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))], 0)
+
+
 def bitmap_of(mask: Mask) -> pa.Buffer:
     return pa.py_buffer(np.packbits(mask, bitorder="little"))
 

@@ -1,6 +1,6 @@
 """What a report asks, table by table, and of which operations.
 
-of the messages of the period       lifecycle, latency_histogram, backlog, rate
+of the messages of the period       lifecycle, latency_histogram, latency_over_time, backlog, rate
 of the operations of the period     rate of what is done to keys, commits, duplicates
 of everything                       files, damage, retention, losses, comparison; what keeps a file may be
                                     older than any period
@@ -67,6 +67,11 @@ def asked(journals: Journals, request: Request, every: timedelta) -> list[Asked]
             folded(fold.LIFECYCLE),
         ),
         Asked("latency_histogram", "how the times from ADD to DELIVER spread in each queue", folded(fold.HISTOGRAM)),
+        Asked(
+            "latency_over_time",
+            f"how long messages took from ADD to DELIVER, of each queue and interval of {interval}",
+            folded(fold.LATENCY),
+        ),
         Asked("rate", f"operations and bytes of each queue in each interval of {interval}", folded(fold.RATE)),
         Asked(
             "backlog",

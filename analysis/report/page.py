@@ -12,16 +12,16 @@ from oms_journal.analysis.report.drawing.markup import Html, joined, name, scrip
 from oms_journal.analysis.report.extras import Told
 from oms_journal.analysis.report.sections.broker import broker_section
 from oms_journal.analysis.report.sections.broker_verdicts import broker_verdicts
-from oms_journal.analysis.report.sections.messages import framed_section, section
-from oms_journal.analysis.report.sections.verdicts import Verdict, markup, verdicts
-from oms_journal.analysis.report.values.answers import Answers, Row, Scope
+from oms_journal.analysis.report.sections.section import Section, framed_section
+from oms_journal.analysis.report.sections.verdicts import Verdict, markup
+from oms_journal.analysis.report.values.answers import Facts, Row, Scope
 from oms_journal.analysis.report.values.broker_answers import Broker
 
 PATHS_SHOWN = 6
 IDLE_SECONDS = 600.0  # without an operation before the report: from then on it is said
 
 
-def page(answers: Answers, broker: Broker | None = None, extras: Sequence[Told] = ()) -> str:
+def page(facts: Facts, found: Sequence[Section], broker: Broker | None = None, extras: Sequence[Told] = ()) -> str:
     """Return the page as HTML, to be written as UTF-8; callers' own questions, and what is of a broker, stand first."""
     sources = files("oms_journal.analysis.report")
     script, script_hash = script_with_hash(sources.joinpath("page.js").read_text(encoding="utf-8"))
@@ -29,33 +29,33 @@ def page(answers: Answers, broker: Broker | None = None, extras: Sequence[Told] 
     policy = (
         f"default-src 'none'; script-src {script_hash}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     )
-    of_broker, of_journal = broker_verdicts(broker), verdicts(answers)
+    of_broker, of_journal = broker_verdicts(broker), [section.verdict for section in found]
     of_callers = [told.verdict for told in extras]
     sections = [framed_section(told.verdict, told.parts) for told in extras]
     sections += [broker_section(verdict, broker) for verdict in of_broker] if broker is not None else []
-    sections += [section(verdict, answers) for verdict in of_journal]
+    sections += [section.html() for section in found]
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),
-        tag("title", f"Journal report, {wording.moment(answers.scope.as_of)}"),
+        tag("title", f"Journal report, {wording.moment(facts.scope.as_of)}"),
         style,
     )
     body = tag(
         "body",
-        _header(answers),
+        _header(facts),
         tag("main", _tiles([*of_callers, *of_broker, *of_journal]), *sections),
-        _footer(answers),
+        _footer(facts),
         script,
     )
     return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"
 
 
-def _header(answers: Answers) -> Html:
-    scope = answers.scope
-    counts = [wording.counted(scope.operations, "operation"), wording.counted(answers.waiting.queues, "queue")]
+def _header(facts: Facts) -> Html:
+    scope = facts.scope
+    counts = [wording.counted(scope.operations, "operation"), wording.counted(scope.queues, "queue")]
     counts += [wording.counted(scope.files, "data file"), wording.size(scope.bytes)]
     if scope.databases > 1:
         counts.append(wording.counted(scope.databases, "database"))
@@ -111,9 +111,9 @@ def _tile(verdict: Verdict) -> Html:
     )
 
 
-def _footer(answers: Answers) -> Html:
-    tables = [piece for row in answers.tables for piece in _table(row)]
-    scope = answers.scope
+def _footer(facts: Facts) -> Html:
+    tables = [piece for row in facts.written for piece in _table(row)]
+    scope = facts.scope
     made = f"Made on {wording.moment(scope.made_at)} in {wording.duration(scope.seconds)}. All times are UTC."
     return tag(
         "footer",

@@ -37,19 +37,19 @@ from oms_journal.analysis.report.extras import Extra, Told, told
 from oms_journal.analysis.report.journals import Journals, Request, sources
 from oms_journal.analysis.report.page import page
 from oms_journal.analysis.report.sections.broker_verdicts import broker_verdicts
-from oms_journal.analysis.report.sections.verdicts import verdicts
+from oms_journal.analysis.report.sections.contents import sections
+from oms_journal.analysis.report.sections.section import Section
 from oms_journal.analysis.report.tables import Tables
 from oms_journal.analysis.report.values import broker_answers
-from oms_journal.analysis.report.values.answers import Answers, Row, Scope
+from oms_journal.analysis.report.values.answers import Facts, Row, Scope
 from oms_journal.analysis.report.values.broker_answers import Broker
-from oms_journal.analysis.report.values.digest import Facts, digest
 from oms_journal.analysis.report.watching import Progress, watched
 from oms_journal.analysis.report.wording import microseconds
 from oms_journal.analysis.spark.complaints import in_one_line
 from oms_journal.journal.errors import JournalError
 
 VERSION = 1  # of the summary
-TABLES_COUNT = 11  # that every report has
+TABLES_COUNT = 12  # that every report has
 _SAME_DISK = "give a directory that Spark's executors and this machine both see"
 _LISTS = ("paths", "queues_wanted", "compared_with", "effects", "differences", "by_status")
 
@@ -89,7 +89,7 @@ def write_report(  # noqa: PLR0913
         writer.write_all(asked(journals, request, timedelta(microseconds=pieces.width)))
         undelivered_only = _write_comparison(writer, journals) if request.compared_with else False
         writer.write_all([extra.asked(spark, request) for extra in extras])
-        scope = replace(scope, seconds=monotonic() - since)
+        scope = replace(scope, queues=tables.count("lifecycle"), seconds=monotonic() - since)
         facts = Facts(
             scope=scope,
             buckets=pieces,
@@ -97,12 +97,12 @@ def write_report(  # noqa: PLR0913
             archives=len(found.archives),
             late_archives=len(found.late),
             undelivered_only=undelivered_only,
-            tables=writer.written,
+            written=writer.written,
         )
-        answers, broker = digest(tables, facts), broker_answers.digest(tables, scope, pieces)
+        answers, broker = sections(tables, facts), broker_answers.digest(tables, scope, pieces)
         of_caller = told(extras, tables)
-        summary = _summary(answers, broker, of_caller)
-        (unfinished / outdir.PAGE).write_text(page(answers, broker, of_caller), encoding="utf-8")
+        summary = _summary(facts, answers, broker, of_caller)
+        (unfinished / outdir.PAGE).write_text(page(facts, answers, broker, of_caller), encoding="utf-8")
         (unfinished / outdir.SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
         writer.check()
     return summary
@@ -243,31 +243,27 @@ def _first_sequences(files: DataFrame) -> dict[str, int]:
     return {row["database"]: row["first"] for row in rows}
 
 
-def _summary(answers: Answers, broker: Broker | None, of_caller: Sequence[Told]) -> dict[str, Any]:
+def _summary(
+    facts: Facts, answers: Sequence[Section], broker: Broker | None, of_caller: Sequence[Told]
+) -> dict[str, Any]:
     """Return what the page says, for a program."""
-    figures = {
-        "stuck": answers.waiting,
-        "traffic": answers.traffic,
-        "delays": answers.delays,
-        "disk": answers.disk,
-        "commits": answers.commits,
-        "twice": answers.twice,
-        "lost": answers.lost,
-        "copy": answers.compared,
-        **(broker.figures() if broker is not None else {}),
-        **{each.verdict.question.anchor: each for each in of_caller},
+    of_broker = broker.figures() if broker is not None else {}
+    figures: dict[str, Mapping[str, Any]] = {
+        **{name: _plain(values) for name, values in of_broker.items() if values is not None},
+        **{section.verdict.question.anchor: section.figures for section in answers},
+        **{each.verdict.question.anchor: {"rows": each.rows} for each in of_caller},
     }
-    answered = [*(each.verdict for each in of_caller), *broker_verdicts(broker), *verdicts(answers)]
+    answered = [*(each.verdict for each in of_caller), *broker_verdicts(broker), *(each.verdict for each in answers)]
     return {
         "made_by": outdir.MADE_BY,
         "version": VERSION,
-        **_plain(answers.scope),
-        "as_of": answers.scope.as_of.isoformat(),
+        **_plain(facts.scope),
+        "as_of": facts.scope.as_of.isoformat(),
         "answers": {
-            verdict.question.anchor: {**verdict.as_dict(), "figures": _plain(figures[verdict.question.anchor])}
+            verdict.question.anchor: {**verdict.as_dict(), "figures": figures[verdict.question.anchor]}
             for verdict in answered
         },
-        "tables": {row["name"]: {key: row[key] for key in ("meaning", "rows", "columns")} for row in answers.tables},
+        "tables": {row["name"]: {key: row[key] for key in ("meaning", "rows", "columns")} for row in facts.written},
     }
 
 

@@ -4,100 +4,143 @@ A drawing is stretched to the window it is seen in; what is written beside it is
 size. Whatever a pointer shows is said in the same words by the data that a figure carries for the page's script.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TypeVar
 
 from oms_journal.analysis.report.drawing.markup import Html, data, joined, shortened, tag, visible
-from oms_journal.analysis.report.drawing.scales import HEIGHT, WIDTH, Axis, Buckets, Linear, Tick, linear
+from oms_journal.analysis.report.drawing.measures import Measure, Upright
+from oms_journal.analysis.report.drawing.scales import HEIGHT, SECOND, WIDTH, Axis, Buckets, Linear, Tick
 
+_Value = TypeVar("_Value", float, float | None)
 Bins = Sequence[tuple[float, float, int]]  # from, to, and how many are between
 
 OTHERS = "other"  # the colour of all that have none of their own
 FLOOR = 4.0  # of a bar, in the drawing's units: one message in a million is still seen
 MARK_ABOVE = 3.0  # a bar, in the drawing's units
+DASHES = 6  # kinds of lines
 BARS_MAX = 240  # in one drawing: more are narrower than a narrow window's pixels
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What is drawn in one colour: a value for each bucket. A colour is one of the page's classes."""
+    """What is drawn in one colour: a value for each bucket, None for no value. A colour is one of the page's classes.
+
+    `queue` is whose it is, where somebody may choose one; one that `waits` is drawn only then.
+    """
 
     label: str
     colour: str
-    values: Sequence[float]
+    values: Sequence[float | None]
+    queue: str | None = None
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Values over time. `text` words a value for the pointer, `axis_text` beside the axis; `binary` is for bytes."""
+    """Values over time."""
 
     title: str
     unit: str
     buckets: Buckets
     series: Sequence[Series]
-    text: Callable[[float], str]
-    axis_text: Callable[[float], str]
-    binary: bool = False
-    whole: bool = False  # the values are counts of things
+    measure: Measure
     total: str = ""  # how the sum of a stack is called; none for lines
 
 
 def stack(chart: Chart) -> Html:
     """Return the series on top of each other as a figure."""
-    sums = [sum(values) for values in zip(*(series.values for series in chart.series), strict=True)]
-    axis = linear(max(sums, default=0), chart.axis_text, binary=chart.binary, whole=chart.whole)
+    drawn = [[value or 0.0 for value in series.values] for series in _drawn(chart)]
+    sums = [sum(values) for values in zip(*drawn, strict=True)]
+    axis, ticks = chart.measure.axis(sums)
     below = [0.0] * chart.buckets.count
     shapes = []
-    for series in chart.series:
-        above = [low + value for low, value in zip(below, series.values, strict=True)]
+    for series, values in zip(_drawn(chart), drawn, strict=True):
+        above = [low + value for low, value in zip(below, values, strict=True)]
         shapes.append(tag("path", d=_area(axis, below, above), class_=f"area {series.colour}"))
         below = above
-    return _figure(chart, axis, shapes, sums)
+    return _figure(chart, ticks, shapes, "stack")
 
 
 def lines(chart: Chart) -> Html:
-    """Return the series as lines of their own as a figure."""
-    largest = max((value for series in chart.series for value in series.values), default=0)
-    axis = linear(largest, chart.axis_text, binary=chart.binary, whole=chart.whole)
-    shapes = [tag("path", d=_steps(axis, series.values), class_=f"line {series.colour}") for series in chart.series]
-    return _figure(chart, axis, shapes, None)
+    """Return the series as lines of their own as a figure. Those behind the first are dashed, each in its own way."""
+    drawn = _drawn(chart)
+    axis, ticks = chart.measure.axis([value for series in drawn for value in series.values if value is not None])
+    dashes = _dashes(chart)
+    shapes = [
+        tag("path", d=_steps(axis, series.values), class_=f"line {series.colour} {dashes[series.label]}")
+        for series in drawn
+    ]
+    return _figure(chart, ticks, shapes, "lines")
 
 
-def _figure(chart: Chart, axis: Linear, shapes: Sequence[Html], sums: Sequence[float] | None) -> Html:
-    said: dict[str, object] = {
-        "heads": chart.buckets.texts(),
+def _drawn(chart: Chart) -> list[Series]:
+    return [series for series in chart.series if not series.waits]
+
+
+def _dashes(chart: Chart) -> dict[str, str]:
+    """Return the dashes of each label, which may be that of several queues."""
+    labels = dict.fromkeys(series.label for series in chart.series)
+    return {label: f"d{place % DASHES}" for place, label in enumerate(labels)}
+
+
+def _figure(chart: Chart, ticks: Sequence[Tick], shapes: Sequence[Html], kind: str) -> Html:
+    dashes = _dashes(chart) if kind == "lines" else {}
+    drawn, pieces, measure = _drawn(chart), chart.buckets, chart.measure
+    said = {
+        "kind": kind,
+        "start": pieces.start // SECOND,
+        "width": pieces.width // SECOND,
+        "count": pieces.count,
+        "form": measure.form,
+        "per": measure.per,
+        "whole": measure.whole,
+        "log": measure.is_log,
+        "total": chart.total,
         "rows": [
             {
                 "label": shortened(visible(series.label)),
-                "colour": series.colour,
-                "texts": [chart.text(value) if value else "" for value in series.values],
+                "colour": f"{series.colour} {dashes.get(series.label, '')}".rstrip(),
+                "queue": None if series.queue is None else visible(series.queue),
+                "waits": series.waits,
+                "values": [None if value is None else _short(value) for value in series.values],
             }
             for series in chart.series
         ],
     }
-    if sums is not None and chart.total and len(chart.series) > 1:
-        said["total"] = {"label": chart.total, "texts": [chart.text(value) if value else "" for value in sums]}
-    grid = "".join(f"M0 {_y(tick.at)}H{WIDTH:g}" for tick in axis.ticks)
+    grid = "".join(f"M0 {_y(tick.at)}H{WIDTH:g}" for tick in ticks)
     drawing = _drawing(tag("path", d=grid, class_="grid"), *shapes)
-    summary = f"{chart.title}, {chart.unit}, from {chart.buckets.texts()[0]} UTC"
+    summary = f"{chart.title}, {chart.unit}, from {pieces.texts()[0]} UTC"
+    entries = [(series.label, f"{series.colour} {dashes.get(series.label, '')}".rstrip()) for series in drawn]
     return tag(
         "figure",
         tag("figcaption", chart.title, " ", tag("span", chart.unit, class_="unit")),
-        legend([(series.label, series.colour) for series in chart.series]) if len(chart.series) > 1 else "",
-        framed(drawing, axis.ticks, chart.buckets.ticks(), summary),
+        legend(entries, kind) if len(drawn) > 1 else "",
+        framed(drawing, ticks, pieces.ticks(), summary),
         data(said),
         class_="chart",
     )
 
 
-def legend(entries: Sequence[tuple[str, str]]) -> Html:
-    """Return what each colour means."""
-    items = (
-        tag("li", tag("span", class_=f"swatch {colour}"), tag("bdi", shortened(visible(label))))
-        for label, colour in entries
-    )
+def _short(value: float) -> float:
+    """Return a value with as many digits as are shown of it."""
+    whole = round(value)
+    return whole if whole == value else float(f"{value:.6g}")
+
+
+def legend(entries: Sequence[tuple[str, str]], kind: str = "stack") -> Html:
+    """Return what each colour means; of lines it shows the dashes too."""
+    items = (tag("li", swatch(colour, kind), tag("bdi", shortened(visible(label)))) for label, colour in entries)
     return tag("ul", *items, class_="legend")
+
+
+def swatch(colour: str, kind: str) -> Html:
+    """Return a piece of a colour, or of a line."""
+    if kind != "lines":
+        return tag("span", class_=f"swatch {colour}")
+    line = tag("path", d="M0 4H28", class_=f"line {colour}")
+    return tag("svg", line, class_="sample", viewBox="0 0 28 8", aria_hidden="true", focusable="false")
 
 
 def framed(drawing: Html, ups: Sequence[Tick], alongs: Sequence[Tick], summary: str) -> Html:
@@ -175,22 +218,30 @@ def _y(share: float) -> str:
     return f"{HEIGHT * (1 - share):.2f}".rstrip("0").rstrip(".")
 
 
-def _runs(values: Sequence[float]) -> list[tuple[int, float]]:
+def _runs(values: Sequence[_Value]) -> list[tuple[int, _Value]]:
     """Return where a run of equal values ends, and the value."""
-    runs, end = [], 0
+    runs: list[tuple[int, _Value]] = []
+    end = 0
     for value, same in groupby(values):
         end += len(list(same))
         runs.append((end, value))
     return runs
 
 
-def _steps(axis: Linear, values: Sequence[float]) -> str:
+def _steps(axis: Upright, values: Sequence[float | None]) -> str:
+    """Return a line that goes on level from place to place, and is interrupted where there is no value."""
     step = WIDTH / len(values)
-    pieces = [f"V{_y(axis.at(value))}H{end * step:.1f}" for end, value in _runs(values)]
-    return f"M0 {_y(axis.at(values[0]))}" + "".join(pieces)
+    pieces, start, before = [], 0, None
+    for end, value in _runs(values):
+        if value is not None:
+            height = _y(axis.at(value))
+            up = f"M{start * step:.1f} {height}" if before is None else f"V{height}"
+            pieces.append(f"{up}H{end * step:.1f}")
+        start, before = end, value
+    return "".join(pieces)
 
 
-def _area(axis: Linear, below: Sequence[float], above: Sequence[float]) -> str:
+def _area(axis: Upright, below: Sequence[float], above: Sequence[float]) -> str:
     """Return the outline between two rows of steps: there above, and back below."""
     step = WIDTH / len(above)
     back, start = [], len(below)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from oms_journal.analysis.report import wording
 from oms_journal.analysis.report.drawing.markup import Html, name, tag
+from oms_journal.analysis.report.drawing.measures import COUNTS, RATES
 from oms_journal.analysis.report.drawing.plots import Chart, legend, lines, stack
 from oms_journal.analysis.report.sections.listing import (
     Column,
@@ -15,7 +16,7 @@ from oms_journal.analysis.report.sections.listing import (
     text_column,
     time_column,
 )
-from oms_journal.analysis.report.sections.messages import framed_section
+from oms_journal.analysis.report.sections.section import framed_section
 from oms_journal.analysis.report.sections.verdicts import Verdict
 from oms_journal.analysis.report.values.answers import Row
 from oms_journal.analysis.report.values.broker_answers import Broker, Topics, Units
@@ -91,9 +92,7 @@ def _drawings(broker: Broker) -> list[Html]:
             unit=unit,
             buckets=broker.buckets,
             series=broker.units.rates if rates else broker.units.waits,
-            text=(lambda value: f"{wording.number(value)}/s") if rates else wording.number,
-            axis_text=wording.short_number,
-            whole=not rates,
+            measure=RATES if rates else COUNTS,
         )
 
     drawn = []

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oms_journal.analysis.report import wording
-from oms_journal.analysis.report.drawing.markup import Html, joined, name, tag
+from oms_journal.analysis.report.drawing.markup import Html, joined, name, tag, visible
 from oms_journal.analysis.report.values.answers import Ranked, Row
 
 _NO_SCALE = Html("")
@@ -80,7 +80,7 @@ def listing(label: str, columns: Sequence[Column], ranked: Ranked, *, table: str
     if not ranked.rows:
         return Html("")
     headings = tag("tr", *map(_heading, columns))
-    body = tag("tbody", *(tag("tr", *(_cell(column, row) for column in columns)) for row in ranked.rows))
+    body = tag("tbody", *(_line(columns, row) for row in ranked.rows))
     shown = tag("table", tag("caption", label), tag("thead", headings), body, class_="sortable")
     box = tag("div", shown, class_="scroll", role="region", tabindex=0, aria_label=label)
     left_out = ranked.count - len(ranked.rows)
@@ -93,6 +93,12 @@ def listing(label: str, columns: Sequence[Column], ranked: Ranked, *, table: str
 def _heading(column: Column) -> Html:
     button = tag("button", column.title, type="button", title=column.hint or None)
     return tag("th", button, column.foot, scope="col", class_=_class(column))
+
+
+def _line(columns: Sequence[Column], row: Row) -> Html:
+    """Return a row; where it is of a queue, the page's script finds it by that."""
+    queue = visible(row.get("label", row["queue"]) or "") if "queue" in row else None
+    return tag("tr", *(_cell(column, row) for column in columns), data_queue=queue)
 
 
 def _cell(column: Column, row: Row) -> Html:

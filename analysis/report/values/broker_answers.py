@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from oms_journal.analysis.report.drawing.plots import Series
 from oms_journal.analysis.report.drawing.scales import SECOND, Buckets
 from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import Ranked, Row, Scope
-from oms_journal.analysis.report.values.timelines import DATABASE_SHOWN
+from oms_journal.analysis.report.values.answers import DATABASE_SHOWN, Ranked, Row, Scope
 
 ROWS_MAX = 100  # of a table on the page
 UNITS, STARTS = "units_of_work", "broker_starts"  # tables that only a broker's journal has

@@ -15,6 +15,7 @@ from oms_journal.analysis.fold.partial import Aside, Partial, decoded, folded
 from oms_journal.analysis.reading.parts import FilePart, Partition
 from tests.support.journals.analysed import files_table
 from tests.support.journals.folded import EVERY, expected, parts_of
+from tests.support.journals.plain_answers import moves_in
 from tests.support.journals.plain_rows import (
     Answer,
     File,
@@ -62,6 +63,8 @@ def journals(tmp_path_factory: pytest.TempPathFactory) -> Journals:
     parts = parts_of(*spools, directory / "retention")
     assert any(row.moved for row in rows)
     assert any(row.due for row in rows)
+    assert any(row.expiry for row in rows)
+    assert moves_in(rows)
     return Journals(rows, files, parts, now + 10**9, files_table(*spools, directory / "retention"))
 
 
@@ -109,6 +112,19 @@ def test_a_fold_answers_what_plain_loops_answer_for_every_period(journals: Journ
     found = answers(journals, asked, at_once)
 
     assert_as_expected(journals, asked, found)
+
+
+def test_what_expired_and_what_became_a_dead_letter_is_told_apart_where_a_message_may_be_both(
+    journals: Journals,
+) -> None:
+    asked = Asked(questions=frozenset(("lifecycle",)))
+
+    found = plain_rows(answers(journals, asked, at_once)["lifecycle"])
+
+    expired, dead_lettered, deleted = ([row[name] for row in found] for name in ("expired", "dead_lettered", "deleted"))
+    assert 0 < sum(expired) < sum(deleted)
+    assert 0 < sum(dead_lettered) < sum(deleted)
+    assert any(one > both for one, both in zip(expired, dead_lettered, strict=True))
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -10,11 +10,12 @@ import pyarrow as pa
 from oms_journal.analysis import fold
 from oms_journal.analysis.fold.asked import OF_MESSAGES, Asked
 from oms_journal.analysis.fold.matching import NumberSet
-from oms_journal.analysis.fold.messages import ENDED, OPEN, Columns
+from oms_journal.analysis.fold.messages import DEAD_LETTERED, ENDED, NEVER, OPEN, Columns
 from oms_journal.analysis.fold.partial import History, Partial
 from oms_journal.analysis.fold.tables import finished
 from oms_journal.journal.operations import Operation
 from tests.support.journals.folded import EVERY, expected
+from tests.support.journals.plain_answers import moves_in
 from tests.support.journals.plain_rows import Row, assert_same_rows, plain_rows
 from tests.support.project import REPOSITORY
 from tests.support.sweeps import for_each
@@ -33,9 +34,11 @@ def journal(seed: int) -> list[list[Row]]:
     for number, file in enumerate(first_file, start=10):
         queue, time = chance.choice(QUEUES), number * SECOND
         due = chance.choice((None, None, time + 5 * SECOND))
+        expiry = chance.choice((None, time + 20 * SECOND))
         add = Row(
             database=DATABASE, operation="ADD", message=number, queue=queue, time=time, first_time=time, length=number,
-            hash=number, due=due, properties_length=0,
+            hash=number, due=due, expiry=expiry, properties_length=0, commit=number,
+            attempts=chance.choice((None, 0, 3)),
         )  # fmt: skip
         rows = [(file, add)] if chance.random() < 0.85 or not is_strange else []
         for _ in range(chance.choice((0, 0, 0, 1, 2))):
@@ -46,7 +49,7 @@ def journal(seed: int) -> list[list[Row]]:
             file = chance.randrange(0 if is_strange else file, len(files))
             end = Row(
                 database=DATABASE, operation=chance.choice(("DELIVER", "DELETE")), message=number, queue=queue,
-                time=chance.randrange(10, 60) * SECOND,
+                time=chance.randrange(10, 60) * SECOND, commit=chance.randrange(10, 22),
             )  # fmt: skip
             rows.append((file, end))
         for place, row in rows:
@@ -59,11 +62,14 @@ def columns_of(rows: Iterable[Row]) -> tuple[Columns, Columns]:
     rows = list(rows)
     adds = [row for row in rows if row.operation == "ADD"]
     ends = [row for row in rows if row.operation != "ADD"]
+    moves = moves_in(rows)
+    is_moved = [(row.database, row.sequence, row.commit) in moves for row in ends]
     made = {
         "number": [row.message for row in adds],
         "queue": [QUEUES.index(row.queue or "") for row in adds],
         "added": [row.first_time for row in adds],
         "ready": [max(row.first_time or 0, row.due or row.first_time or 0) for row in adds],
+        "expiry": [NEVER if row.expiry is None else row.expiry for row in adds],
         "length": [row.length for row in adds],
         "properties": [0 for _ in adds],
         "sequence": [row.sequence for row in adds],
@@ -73,7 +79,10 @@ def columns_of(rows: Iterable[Row]) -> tuple[Columns, Columns]:
         "number": [row.message for row in ends],
         "queue": [QUEUES.index(row.queue or "") for row in ends],
         "time": [row.time for row in ends],
-        "kind": [Operation[row.operation] for row in ends],
+        "kind": [
+            DEAD_LETTERED if is_so and row.operation == "DELETE" else Operation[row.operation]
+            for row, is_so in zip(ends, is_moved, strict=True)
+        ],
     }
     return (
         {name: np.array(made[name], np.int64 if kind != "?" else np.bool_) for name, kind in OPEN.items()},

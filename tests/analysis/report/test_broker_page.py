@@ -43,7 +43,8 @@ def _said(broker: Broker) -> dict[str, str]:
 
 def _page(folder: Path, broker: Broker | None) -> str:
     rows = report_tables.invented(report_tables.World(queues=("q",), files=1))
-    return page(report_tables.answers(report_tables.write(folder, rows)), broker)
+    told = report_tables.told(report_tables.write(folder, rows))
+    return page(told.facts, told.sections, broker)
 
 
 def test_where_there_is_no_broker_nothing_is_said_of_one(tmp_path: Path) -> None:

@@ -10,12 +10,11 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]'")
 
+from oms_journal.analysis.report import wording
 from oms_journal.analysis.report.drawing.markup import data, escaped, name, tag
 from oms_journal.analysis.report.page import page
-from oms_journal.analysis.report.sections.verdicts import plain, verdicts
-from oms_journal.analysis.report.values.answers import Answers
 from tests.support.journals import report_tables
-from tests.support.journals.report_tables import DATABASE, EVIL, FIRST, LAST, QUEUES, World
+from tests.support.journals.report_tables import DATABASE, EVIL, FIRST, LAST, QUEUES, Told, World
 from tests.support.servers.browser import Browser, browser, needs_browser
 
 WIDTHS = (1280, 400)
@@ -38,16 +37,13 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _page(folder: Path, rows: report_tables.Rows, world: World | None = None, **scope: Any) -> Path:
     path = folder / "report.html"
-    path.write_text(page(_answers(folder, rows, world, **scope)), encoding="utf-8")
+    told = _told(folder, rows, world, **scope)
+    path.write_text(page(told.facts, told.sections), encoding="utf-8")
     return path
 
 
-def _answers(folder: Path, rows: report_tables.Rows, world: World | None = None, **scope: Any) -> Answers:
-    return report_tables.answers(report_tables.write(folder / "tables", rows), world, **scope)
-
-
-def _said(answers: Answers) -> dict[str, str]:
-    return {verdict.question.anchor: plain(verdict.sentence) for verdict in verdicts(answers)}
+def _told(folder: Path, rows: report_tables.Rows, world: World | None = None, **scope: Any) -> Told:
+    return report_tables.told(report_tables.write(folder / "tables", rows), world, **scope)
 
 
 @needs_browser
@@ -109,16 +105,17 @@ def test_every_plot_is_drawn_and_its_axes_are_labelled(tab: Browser, busy: Path,
 
     plots = tab.run("""[...document.querySelectorAll('figure.chart')].map(figure => ({
         title: figure.querySelector('figcaption').firstChild.data.trim(),
-        width: figure.querySelector('svg').getBoundingClientRect().width,
-        height: figure.querySelector('svg').getBoundingClientRect().height,
-        drawn: [...figure.querySelectorAll('path.area, path.line')]
+        width: figure.querySelector('.plot svg').getBoundingClientRect().width,
+        height: figure.querySelector('.plot svg').getBoundingClientRect().height,
+        drawn: [...figure.querySelectorAll('.plot .area, .plot .line')]
             .filter(p => p.getBoundingClientRect().width > 20).length,
         labels: [...figure.querySelectorAll('.ups span, .alongs span')].filter(l => l.getClientRects().length).length,
     }))""")
     spreads = tab.run("[...document.querySelectorAll('.spread path.area')].map(p => p.getBoundingClientRect().height)")
 
     assert [plot["title"] for plot in plots] == [
-        *("Undelivered messages", "In and out", "Operations", "Payload added", "Data files"),
+        *("Undelivered messages", "In and out", "Operations", "Payload added"),
+        *("p99 over time", "p50 over time", "p90 over time", "Data files"),
         *("Operations a commit", "Commits a write", "Commits and writes", "Pauses"),
     ]
     for plot in plots:
@@ -263,6 +260,165 @@ def test_a_plot_is_read_by_arrow_keys(tab: Browser, busy: Path) -> None:
 
 
 @needs_browser
+def test_a_line_that_covers_another_one_has_other_dashes(tab: Browser, busy: Path) -> None:
+    tab.open(busy)
+
+    looks = tab.run("""[...document.querySelectorAll('figure.chart')].map(figure =>
+        [...figure.querySelectorAll('.plot .line')].map(line => {
+            const style = getComputedStyle(line);
+            return style.stroke + style.strokeDasharray;
+        }))""")
+    dashes = tab.run("""[...document.querySelectorAll('figure.chart')].map(figure => ['.plot', '.legend'].map(place =>
+        [...figure.querySelectorAll(place + ' .line')].map(line => getComputedStyle(line).strokeDasharray)))""")
+
+    assert max(map(len, looks)) == 8
+    for lines, (drawn, named) in zip(looks, dashes, strict=True):
+        assert len(set(lines)) == len(lines)
+        assert len(set(drawn[:2])) == len(drawn[:2])
+        assert named == (drawn if len(drawn) > 1 else [])
+
+
+@needs_browser
+@pytest.mark.parametrize(("key", "code"), [("Enter", 13), (" ", 32)], ids=["enter", "space"])
+def test_a_line_is_switched_off_and_on_by_keyboard(tab: Browser, busy: Path, key: str, code: int) -> None:
+    tab.open(busy)
+    lines = "document.querySelectorAll('#traffic figure:first-of-type .plot .line').length"
+    highest = "document.querySelector('#traffic figure:first-of-type .ups :last-child').textContent"
+    tab.run("document.querySelector('#traffic .legend button').focus()")
+    states = []
+
+    for _ in range(3):
+        states.append((tab.run("document.activeElement.ariaPressed"), tab.run(lines), tab.run(highest)))
+        tab.press(key, code)
+
+    assert [(pressed, count) for pressed, count, _ in states] == [("true", 2), ("false", 1), ("true", 2)]
+    assert states[0] == states[2]
+
+
+@needs_browser
+def test_what_is_switched_off_of_a_stack_is_not_in_its_sum(tab: Browser, busy: Path) -> None:
+    tab.open(busy)
+    shown = "[...document.querySelectorAll('#stuck .plot .area')].length"
+
+    before = tab.run(shown)
+    tab.run("document.querySelector('#stuck .legend button').click()")
+    tab.run("document.querySelector('#stuck .plot').focus()")
+    tab.press("End", 35)
+
+    assert tab.run(shown) == before - 1
+    name = tab.run("document.querySelector('#stuck .legend button').textContent")
+    assert name not in tab.run("[...document.querySelectorAll('#tip div')].map(line => line.textContent)")
+    assert "all queues" in tab.run("document.getElementById('tip').textContent")
+
+
+@needs_browser
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_queue_that_is_chosen_is_all_that_drawings_and_tables_show(tab: Browser, busy: Path, width: int) -> None:
+    tab.open(busy, width=width)
+
+    tab.run(_CHOOSE % "UA")
+
+    rows = "[...document.querySelectorAll('tbody tr[data-queue]')].filter(r => r.getClientRects().length)"
+    assert set(tab.run(f"{rows}.map(row => row.dataset.queue)")) == {"UA"}
+    drawn = tab.run("""[...document.querySelectorAll('#stuck figure, #traffic figure, #delays figure')].map(figure =>
+        [figure.querySelectorAll('.plot .area, .plot .line').length, figure.querySelectorAll('.legend li').length])""")
+    assert drawn == [[1, 0], [2, 2], *[[1, 0]] * 5]
+    assert tab.run(
+        "[...document.querySelectorAll('#commits figure')].every(f => f.querySelectorAll('.line').length > 1)"
+    )
+    assert tab.run("document.documentElement.scrollWidth") == width
+    tab.run(_CHOOSE % "idle")
+    assert tab.run("document.querySelector('#delays .without').getBoundingClientRect().height") > 20
+    tab.run("document.querySelector('.choose button').click()")
+    assert tab.run(f"{rows}.length") > 20
+    assert tab.run("document.querySelectorAll('#stuck .plot .area').length") == 9
+    assert tab.complaints == []
+
+
+_CHOOSE = """(() => { const select = document.querySelector('.choose select');
+    select.value = '%s'; select.dispatchEvent(new Event('change')); })()"""
+
+
+@needs_browser
+def test_a_time_is_chosen_by_keyboard_and_all_drawings_over_time_follow(tab: Browser, busy: Path) -> None:
+    tab.open(busy)
+    tab.run("window.ends = document.querySelectorAll('.choose input')")
+
+    tab.run("ends[0].focus()")
+    for _ in range(3):
+        tab.press("ArrowRight", 39)
+    tab.run("ends[1].focus()")
+    tab.press("ArrowLeft", 37)
+
+    heads = tab.run("timed[0].heads")
+    assert tab.run("[...document.querySelectorAll('.choose output')].map(o => o.textContent)") == [heads[3], heads[-2]]
+    for section in ("stuck", "traffic", "commits"):
+        tab.run(f"document.querySelector('#{section} .plot').focus()")
+        tab.press("Home", 36)
+        assert tab.run("document.querySelector('#tip b').textContent") == heads[3]
+        tab.press("End", 35)
+        assert tab.run("document.querySelector('#tip b').textContent") == heads[-3]
+    tab.run("document.querySelector('#disk .plot').focus()")
+    tab.press("Home", 36)
+    assert tab.run("document.querySelector('#tip b').textContent") == "file 12"
+    assert tab.complaints == []
+
+
+@needs_browser
+def test_the_script_draws_what_is_drawn_without_it(tab: Browser, busy: Path) -> None:
+    tab.open(busy)
+    state = """figures.filter(one => one.isTimed).map(({figure}) => ({
+        ticks: [...figure.querySelectorAll('.ups span, .alongs span')].map(tick => tick.textContent),
+        legend: [...figure.querySelectorAll('.legend li')].map(item => item.textContent),
+        shapes: [...figure.querySelectorAll('.plot path')].map(path => {
+            const box = path.getBBox();
+            return [box.x, box.y, box.width, box.height, path.getTotalLength() / 10].map(Math.round).join();
+        }),
+    }))"""
+
+    before = tab.run(state)
+    tab.run("pick('')")
+
+    assert tab.run(state) == before
+    assert len(before) == 11
+
+
+@needs_browser
+def test_without_its_script_the_page_has_its_drawings_and_all_rows(tab: Browser, busy: Path) -> None:
+    tab.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        tab.open(busy)
+        found = tab.call("DOM.getDocument", depth=0)["root"]["nodeId"]
+        text = tab.call("DOM.getOuterHTML", nodeId=found)["outerHTML"]
+    finally:
+        tab.call("Emulation.setScriptExecutionDisabled", value=False)
+
+    assert text.count("<figure") == 12
+    assert text.count('class="legend"') >= 10
+    assert 'class="choose"' not in text
+    assert 'class="unfold"' not in text
+
+
+@needs_browser
+def test_the_script_words_values_as_the_page_does(tab: Browser, busy: Path) -> None:
+    tab.open(busy)
+    values = [0, 1, 2, 0.05, 0.123, 1.26, 17.31, 99.96, 100.4, 999.6, 1000, 1023, 1024, 1536, 10_240, 123_456.7, 10**6]
+    values += [7.1e8, 2**30, 5.4e10, 1e-6, 2.5e-5, 0.0125, 0.9999, 59.9, 59.96, 61, 3599.7, 3700, 86_401, 9e6]
+
+    for form, (word, short) in _WORDS.items():
+        told = [value for value in values if form == "duration" or not 0 < value < 1e-4]
+        said = tab.run(f"{told}.map(value => WORDS.{form}.map(word => word(value)))")
+        assert said == [[word(value), short(value)] for value in told], form
+
+
+_WORDS = {
+    "number": (wording.number, wording.short_number),
+    "size": (wording.size, wording.short_size),
+    "duration": (wording.duration, wording.short_duration),
+}
+
+
+@needs_browser
 def test_the_page_prints(tab: Browser, busy: Path) -> None:
     tab.open(busy)
 
@@ -315,7 +471,8 @@ _PIN = {"pinned_by": "message", "pin_message": 1, "pin_queue": "alone", "pin_age
 def test_an_empty_journal_is_told_in_words(tmp_path: Path) -> None:
     rows, world = _smallest("empty")
 
-    said = _said(_answers(tmp_path, rows, world, first_time=None, last_time=None, operations=0, files=0, bytes=0))
+    told = _told(tmp_path, rows, world, first_time=None, last_time=None, operations=0, files=0, bytes=0)
+    said = told.said()
 
     assert said["stuck"] == "Nothing waits: there are no messages."
     assert said["traffic"] == "Nothing came and nothing went."
@@ -326,10 +483,9 @@ def test_an_empty_journal_is_told_in_words(tmp_path: Path) -> None:
 def test_a_journal_of_one_operation_is_told_in_words(tmp_path: Path) -> None:
     rows, world = _smallest("one")
 
-    answers = _answers(tmp_path, rows, world, first_time=LAST, last_time=LAST, operations=1, files=1, bytes=856)
+    told = _told(tmp_path, rows, world, first_time=LAST, last_time=LAST, operations=1, files=1, bytes=856)
 
-    said = _said(answers)
-    [shared] = [verdict for verdict in verdicts(answers) if verdict.question.anchor == "commits"]
+    said, shared = told.said(), told.section("commits").verdict
     assert said["stuck"] == "1 message waits in 1 queue. The oldest has waited 0 s: number 1 in alone."
     assert said["traffic"] == "1 operation at 2026-11-21 15:04:00 UTC, 1 B of payload."
     assert said["disk"] == "856 B in 1 file, of which 0.1 % is still needed."
@@ -341,25 +497,24 @@ def test_a_journal_of_one_operation_is_told_in_words(tmp_path: Path) -> None:
 def test_thousands_of_queues_and_files_make_no_large_page(tmp_path: Path) -> None:
     world = World(queues=[f"queue-{number:05}" for number in range(1500)], files=5000)
     world = World(queues=world.queues, files=world.files, pieces=report_tables.pieces(6))
-    answers = _answers(tmp_path, report_tables.invented(world), world)
+    told = _told(tmp_path, report_tables.invented(world), world)
 
-    text = page(answers)
+    text = page(told.facts, told.sections)
 
     assert len(text.encode()) < PAGE_BYTES_MAX
     assert "… and 1,400 more: the table <code>lifecycle</code> has them all." in text
     assert "1,492 other queues" in text
-    assert len(answers.disk.bars) <= 240
-    assert sum(bar["bytes"] for bar in answers.disk.bars) == answers.disk.bytes
+    assert told.section("disk").figures["together"] == -(-5000 // 240)
 
 
 def test_queues_of_several_databases_are_told_apart(tmp_path: Path) -> None:
     world = World(queues=("orders", "other"), files=2, databases=("a" * 32, "b" * 32), pieces=report_tables.pieces(4))
 
-    answers = _answers(tmp_path, report_tables.invented(world), world)
+    told = _told(tmp_path, report_tables.invented(world), world)
 
     labels = {"orders (aaaaaaaa)", "orders (bbbbbbbb)", "other (aaaaaaaa)", "other (bbbbbbbb)"}
-    assert {row["label"] for row in answers.waiting.fullest.rows} == labels
-    assert {series.label for series in answers.traffic.operations} == labels
+    assert set(re.findall(r">([^<>]*)</bdi></td>", told.section("stuck").parts[1])) == labels
+    assert set(told.series("Operations")) == labels
 
 
 def test_nothing_on_the_page_leads_away_from_it(busy: Path) -> None:
@@ -374,12 +529,12 @@ def test_nothing_on_the_page_leads_away_from_it(busy: Path) -> None:
 
 
 def test_the_page_and_the_summary_say_the_same(busy: Path, tmp_path: Path) -> None:
-    answers = _answers(tmp_path, report_tables.invented())
+    told = _told(tmp_path, report_tables.invented())
 
     shown = re.findall(r'<p class="answer[^"]*">(.*?)</p>', busy.read_text(encoding="utf-8"))
 
-    assert len(shown) == len(verdicts(answers)) == 7
-    assert "UA" in _said(answers)["stuck"]
+    assert len(shown) == len(told.said()) == 7
+    assert "UA" in told.said()["stuck"]
 
 
 def test_what_was_chosen_stands_at_the_top(tmp_path: Path) -> None:

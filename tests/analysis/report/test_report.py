@@ -29,6 +29,7 @@ from oms_journal.analysis.report.extras import Extra
 from oms_journal.analysis.report.journals import Journals, Request, Sources, sources
 from oms_journal.analysis.report.report import TablesNotSeen, write_report
 from oms_journal.analysis.report.sections.listing import count_column, listing, name_column
+from oms_journal.analysis.report.sections.twice import TIMES_MIN
 from oms_journal.analysis.report.sections.verdicts import Name, Question, Verdict
 from oms_journal.analysis.report.tables import Tables
 from oms_journal.analysis.report.values.answers import Ranked
@@ -43,7 +44,17 @@ from tests.support.journals.random_journal import QUEUES, RandomWriter, damage
 from tests.support.journals.report_tables import SCHEMAS
 
 TABLES = {
-    *("files", "damage", "lifecycle", "latency_histogram", "rate", "backlog", "retention", "commits"),
+    *(
+        "files",
+        "damage",
+        "lifecycle",
+        "latency_histogram",
+        "latency_over_time",
+        "rate",
+        "backlog",
+        "retention",
+        "commits",
+    ),
     *("duplicates", "losses", "losses_by_queue", "comparison"),
 }
 EXTRA = "adds_by_queue"
@@ -162,9 +173,9 @@ def test_the_figures_are_those_of_plain_loops_over_the_dump(reported: Reported) 
     assert reported.figures("commits")["commits"] == len({(row.sequence, row.commit) for row in reported.rows})
     duplicates = plain.duplicates(reported.rows, window=3_600_000_000)
     assert reported.figures("twice")["by_producer"] == sum(row["kind"] == "producer" for row in duplicates)
-    assert reported.figures("twice")["by_payload"] == sum(
-        row["messages"] - 1 for row in duplicates if row["kind"] == "payload"
-    )
+    payloads = [row["messages"] for row in duplicates if row["kind"] == "payload"]
+    assert reported.figures("twice")["by_payload"] == sum(times - 1 for times in payloads if times >= TIMES_MIN)
+    assert reported.figures("twice")["by_payload_seldom"] == sum(times - 1 for times in payloads if times < TIMES_MIN)
 
 
 @pytest.mark.whole

@@ -29,7 +29,8 @@ def expected(rows: Sequence[Row], files: Iterable[File], asked: Asked, now: int)
     messages = [row for row in present if row.message is not None]
     on_keys = [row for row in of_period if row.key is not None]
     answers: dict[str, Callable[[], Answer]] = {
-        "lifecycle": lambda: plain.lifecycle(present, now=now, exact=False),
+        "lifecycle": lambda: plain.lifecycle_with_ends(present, now=now, moves=plain.moves_in(rows)),
+        "latency_over_time": lambda: plain.latency_over_time(present, every=asked.every),
         "latency_histogram": lambda: plain.latency_histogram(present, bins_a_decade=asked.bins_a_decade),
         "rate": lambda: plain.rate([*messages, *on_keys], every=asked.every, since=asked.since),
         "backlog": lambda: plain.backlog(present, every=asked.every),

@@ -32,6 +32,8 @@ class Known:
     sequence: int = 0
     commit: int | None = None
     due: int | None = None
+    expiry: int | None = None
+    is_dead_lettered: bool = False  # where it is known which commits move messages to the dead letters
 
     @property
     def ended(self) -> int | None:
@@ -53,7 +55,16 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row.database, row.sequence, row.offset))
 
 
-def known_messages(rows: Iterable[Row]) -> dict[tuple[str, int], Known]:
+Moves = frozenset[tuple[str, int, int]]
+
+
+def moves_in(rows: Iterable[Row]) -> Moves:
+    """Return the commits that move messages to the dead letters: what they add tells of attempts."""
+    adds = (row for row in rows if row.operation == "ADD" and row.attempts is not None and not row.moved)
+    return frozenset((row.database, row.sequence, row.commit) for row in adds)
+
+
+def known_messages(rows: Iterable[Row], moves: Moves = frozenset()) -> dict[tuple[str, int], Known]:
     """Return what the operations say of each message, by database and number."""
     found: dict[tuple[str, int], Known] = {}
     for row in in_order(rows):
@@ -66,12 +77,14 @@ def known_messages(rows: Iterable[Row]) -> dict[tuple[str, int], Known]:
             known.added, known.length, known.hash = row.first_time, row.length, row.hash
             known.stored = row.length + (row.properties_length or 0)
             known.sequence, known.producer, known.due = row.sequence, row.producer, row.due
+            known.expiry = row.expiry
             if not row.moved:
                 known.commit = row.commit
         elif row.operation == "DELIVER":
             known.delivered = row.time if known.delivered is None else min(known.delivered, row.time)
         else:
             known.deleted = row.time if known.deleted is None else min(known.deleted, row.time)
+            known.is_dead_lettered |= (row.database, row.sequence, row.commit) in moves
     return found
 
 
@@ -131,6 +144,49 @@ def lifecycle(rows: Iterable[Row], *, now: int, exact: bool) -> Answer:
                 "oldest": oldest,
                 "oldest_added": added,
                 "oldest_age_seconds": in_seconds(None if added is None else max(0, now - added)),
+            }
+        )
+    return found
+
+
+def lifecycle_with_ends(rows: Iterable[Row], *, now: int, moves: Moves) -> Answer:
+    """Return the answer with its columns that tell why messages were deleted."""
+    rows = list(rows)
+    known = known_messages(rows, moves)
+    by_queue = grouped(known.items(), lambda each: (each[0][0], each[1].queue))
+    found = lifecycle(rows, now=now, exact=False)
+    for row in found:
+        deleted = [
+            one
+            for _, one in by_queue[row["database"], row["queue"]]
+            if one.delivered is None and one.deleted is not None
+        ]
+        row["expired"] = sum(
+            one.added is not None and one.expiry is not None and one.deleted >= one.expiry for one in deleted
+        )
+        row["dead_lettered"] = sum(one.is_dead_lettered for one in deleted)
+    return found
+
+
+def latency_over_time(rows: Iterable[Row], *, every: int) -> Answer:
+    found = []
+    delivered = [(database, one) for (database, _), one in known_messages(rows).items() if one.latency is not None]
+    for (database, bucket, queue), each in grouped(
+        delivered, lambda one: (one[0], (one[1].delivered or 0) // every * every, one[1].queue)
+    ).items():
+        latencies = [known.latency for _, known in each if known.latency is not None]
+        shares = {
+            f"p{share * 100:.0f}_seconds": percentile(latencies, share, exact=False) for share in (0.5, 0.9, 0.99)
+        }
+        found.append(
+            {
+                "database": database,
+                "bucket": bucket,
+                "queue": queue,
+                "messages": len(each),
+                **{name: in_seconds(value) for name, value in shares.items()},
+                "max_seconds": in_seconds(max(latencies)),
+                "rank_error": 0.0,
             }
         )
     return found

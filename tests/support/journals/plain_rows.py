@@ -19,7 +19,7 @@ from oms_journal.recovery.dump import dump
 
 Answer = list[dict[str, Any]]
 _TIME = pa.timestamp("us", tz="UTC")
-_TIMES = ("time", "first_time", "due")
+_TIMES = ("time", "first_time", "due", "expiry")
 _TYPES = {
     int: pa.int64(),
     int | None: pa.int64(),
@@ -54,6 +54,8 @@ class Row:
     file: str = "omsmsg-0000000001.data"
     properties_length: int | None = None
     due: int | None = None
+    expiry: int | None = None
+    attempts: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +128,8 @@ def _row(database: str, operation: DumpedOperation) -> Row:
         file=operation.file,
         properties_length=len(encode_properties(operation.properties or {})) if is_add else None,
         due=operation.terms.due,
+        expiry=operation.terms.expiry,
+        attempts=operation.terms.attempts,
     )
 
 

@@ -2,10 +2,11 @@
 
 import random
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from oms_journal import MessageDatabase
+from oms_journal import MessageDatabase, QueueOptions
 from oms_journal.journal.format.frames import FRAME_SIZE
 from tests.support.disks.watched_disk import HandClock, WatchedDisk
 from tests.support.journals.plain_rows import rows_in
@@ -24,7 +25,7 @@ class RandomWriter:
 
     def __init__(self, spool: Path, seed: int, *, retention: Path | None = None, has_terms: bool = False) -> None:
         self.spool = spool
-        self._has_terms = has_terms  # some messages are delayed, or in a group
+        self._has_terms = has_terms  # some messages are delayed, in a group, expire, or become dead letters
         self.clock = HandClock()
         self._rng = random.Random(seed)
         self._retention = retention
@@ -36,6 +37,7 @@ class RandomWriter:
             (8, self._commit),
             (12, self._wait),
             (2, self._clean_up),
+            *(((6, self._expire), (6, self._come_back)) if has_terms else ()),
         )
 
     def write(self, *, openings: int = 3, steps: int = 80, cleans: bool = True, **named: object) -> None:
@@ -59,6 +61,11 @@ class RandomWriter:
             "retention_directory": self._retention,
             "clock": self.clock,
         }
+        if self._has_terms:
+            options["queues"] = {
+                QUEUES[0]: QueueOptions(max_attempts=1, dead_letter="dead", expired_to_dead_letter=True),
+                QUEUES[1]: QueueOptions(max_attempts=2, dead_letter="dead"),
+            }
         return MessageDatabase.open(self.spool, disk=disk, **(options | named))  # type: ignore[arg-type]
 
     def _payload(self) -> bytes:
@@ -77,7 +84,21 @@ class RandomWriter:
     def _terms(self) -> dict[str, Any]:
         if not self._has_terms:
             return {}
-        return self._rng.choice(({}, {"delay": 0.5}, {"delay": 60.0}, {"group": "g"}, {"group": "g", "delay": 3.0}))
+        soon = datetime.fromtimestamp(self.clock.now / 1e6, UTC) + timedelta(seconds=20)
+        return self._rng.choice(
+            ({}, {"delay": 0.5}, {"delay": 60.0}, {"group": "g"}, {"group": "g", "delay": 3.0}, {"expires": soon})
+        )
+
+    def _expire(self, db: MessageDatabase) -> None:
+        self.clock.advance(self._rng.choice((0.5, 30.0)))
+        if db._has_expired():  # as the maintenance does, every few seconds
+            db._end_expired()
+
+    def _come_back(self, db: MessageDatabase) -> None:
+        message = db.take(self._rng.choice(QUEUES[:2]))
+        if message is not None:
+            db.release(message, reason="in vain")
+            db._handing.look()  # which moves it, where it came back too often
 
     def _add_many(self, db: MessageDatabase) -> None:
         payloads = [self._payload() for _ in range(self._rng.randrange(1, 5))]

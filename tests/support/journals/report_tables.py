@@ -1,7 +1,9 @@
 """A report's tables as Spark would have written them, made of invented figures: pages without a Spark session."""
 
+import json
 import math
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -13,9 +15,11 @@ import pyarrow.parquet as pq
 
 from oms_journal.analysis.report.drawing.plots import BARS_MAX
 from oms_journal.analysis.report.drawing.scales import Buckets, buckets
+from oms_journal.analysis.report.sections.contents import sections
+from oms_journal.analysis.report.sections.section import Section
+from oms_journal.analysis.report.sections.verdicts import plain
 from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import Answers, Scope
-from oms_journal.analysis.report.values.digest import Facts, digest
+from oms_journal.analysis.report.values.answers import Facts, Scope
 from oms_journal.analysis.report.wording import microseconds
 
 DATABASE = "0f" * 16
@@ -46,7 +50,11 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
     "lifecycle": {
         **_NAMED,
         **dict.fromkeys(
-            ("added", "added_before", "delivered", "deleted", "undelivered", "undelivered_bytes"), _NUMBERS
+            (
+                *("added", "added_before", "delivered", "deleted", "expired", "dead_lettered"),
+                *("undelivered", "undelivered_bytes"),
+            ),
+            _NUMBERS,
         ),
         **dict.fromkeys(("p50_seconds", "p90_seconds", "p99_seconds", "max_seconds"), _SECONDS),
         "oldest": _NUMBERS,
@@ -59,6 +67,13 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
         "from_seconds": _SECONDS,
         "to_seconds": _SECONDS,
         "messages": _NUMBERS,
+    },
+    "latency_over_time": {
+        "database": pa.string(),
+        "bucket": _TIME,
+        "queue": pa.string(),
+        "messages": _NUMBERS,
+        **dict.fromkeys(("p50_seconds", "p90_seconds", "p99_seconds", "max_seconds", "rank_error"), _SECONDS),
     },
     "rate": {
         "database": pa.string(),
@@ -168,7 +183,36 @@ def write(directory: Path, rows: Mapping[str, Iterable[Mapping[str, Any]]]) -> T
     return Tables(directory)
 
 
-def answers(tables: Tables, world: World | None = None, **scope: Any) -> Answers:
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the page tells of the tables."""
+
+    facts: Facts
+    sections: Sequence[Section]
+
+    def section(self, anchor: str) -> Section:
+        """Return a section."""
+        [found] = [section for section in self.sections if section.verdict.question.anchor == anchor]
+        return found
+
+    def said(self) -> dict[str, str]:
+        """Return the answers in words, by section."""
+        return {section.verdict.question.anchor: plain(section.verdict.sentence) for section in self.sections}
+
+    def drawn(self, title: str) -> list[dict[str, Any]]:
+        """Return what a figure tells the page's script of its series."""
+        text = "".join(part for section in self.sections for part in section.parts)
+        pattern = rf"<figcaption>{re.escape(title)} .*?<script type=\"application/json\">(.*?)</script>"
+        found = re.search(pattern, text, re.DOTALL)
+        rows: list[dict[str, Any]] = json.loads(found[1])["rows"] if found is not None else []
+        return rows
+
+    def series(self, title: str) -> dict[str, list[float | None]]:
+        """Return the values that a figure draws at first, by label."""
+        return {row["label"]: row["values"] for row in self.drawn(title) if not row["waits"]}
+
+
+def told(tables: Tables, world: World | None = None, **scope: Any) -> Told:
     """Return what the page tells of the tables."""
     world = world or World()
     defaults: dict[str, Any] = {
@@ -180,17 +224,18 @@ def answers(tables: Tables, world: World | None = None, **scope: Any) -> Answers
         "files": world.files,
         "bytes": world.files * 25 * MIB,
         "operations": 12_345_678,
+        "queues": tables.count("lifecycle"),
         "seconds": 43.2,
     }
-    tables_told = [{"name": "lifecycle", "meaning": "what became of the messages of each queue", "rows": 11}]
+    written = [{"name": "lifecycle", "meaning": "what became of the messages of each queue", "rows": 11}]
     facts = Facts(
         scope=Scope(**(defaults | scope)),
         buckets=world.pieces,
         window=timedelta(hours=1),
         archives=1,
-        tables=tables_told,
+        written=written,
     )
-    return digest(tables, facts)
+    return Told(facts, sections(tables, facts))
 
 
 def invented(world: World | None = None, *, seed: int = 3) -> Rows:
@@ -206,7 +251,7 @@ def invented(world: World | None = None, *, seed: int = 3) -> Rows:
         for time in _times(world.pieces):
             rows["commits"].append({"database": database, "bucket": time, **_commits(chance)})
     named = {"database": world.databases[0], "queue": world.queues[0]}
-    rows["duplicates"] += [_payload_again(named, count) for count in range(2, 9)]
+    rows["duplicates"] += [_payload_again(named, count) for count in range(2, 30)]
     rows["duplicates"].append({**_payload_again(named, 4), "kind": "producer", "producer": EVIL, "commits": 2})
     lost = {"operation": "ADD", "effect": "message lost", "operations": 12, "bytes": 4711}
     rows["losses_by_queue"].append({**named, **lost, "first_time": FIRST, "last_time": LAST})
@@ -222,6 +267,7 @@ def _add_queue(rows: Rows, chance: random.Random, world: World, named: dict[str,
     waiting = 0 if place % 3 == 0 else chance.randrange(1, 20_000)
     age = timedelta(seconds=chance.uniform(10, 250_000))
     told: dict[str, Any] = {"added": 400 + waiting, "delivered": 400, "deleted": place, "undelivered": waiting}
+    told |= {"expired": place // 2, "dead_lettered": place // 3}
     if not is_idle:
         shares = {"p50_seconds": 200, "p90_seconds": 360, "p99_seconds": 396, "max_seconds": -1}
         told |= {name: delays[at] for name, at in shares.items()}
@@ -240,6 +286,14 @@ def _add_queue(rows: Rows, chance: random.Random, world: World, named: dict[str,
             told = {"operation": operation, "operations": operations, "bytes": operations * 700}
             rows["rate"].append({**named, "bucket": time, **told})
         rows["backlog"].append({**named, "bucket": time, "undelivered": undelivered})
+        if not is_idle and chance.random() < 0.9:
+            rows["latency_over_time"].append({**named, "bucket": time, **_latency(chance, delays)})
+
+
+def _latency(chance: random.Random, delays: Sequence[float]) -> dict[str, Any]:
+    some = sorted(chance.choices(delays, k=40))
+    shares = {"p50_seconds": 20, "p90_seconds": 36, "p99_seconds": 39, "max_seconds": 39}
+    return {"messages": 40, "rank_error": 0.0, **{name: some[at] for name, at in shares.items()}}
 
 
 def _times(pieces: Buckets) -> list[datetime]:

@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]'")
 
 from oms_journal.analysis.report import wording
+from oms_journal.analysis.report.drawing.plots import BARS_MAX
 from oms_journal.analysis.report.drawing.scales import DAY, SECOND, Buckets, Durations, Span, buckets, linear
-from oms_journal.analysis.report.sections.verdicts import plain, verdicts
+from oms_journal.analysis.report.sections.contents import sections
+from oms_journal.analysis.report.sections.disk import put_together
+from oms_journal.analysis.report.sections.over_time import COLOURS
+from oms_journal.analysis.report.sections.verdicts import plain
 from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import Answers, Scope
-from oms_journal.analysis.report.values.digest import Facts, digest
-from oms_journal.analysis.report.values.timelines import COLOURS
+from oms_journal.analysis.report.values.answers import Facts, Scope
 from tests.support.journals import report_tables
-from tests.support.journals.report_tables import DATABASE, World
+from tests.support.journals.report_tables import DATABASE, Told, World
 
 COUNTS = ("added", "delivered", "deleted", "undelivered")
 START = datetime(2026, 11, 18, 12, tzinfo=UTC)
@@ -27,19 +29,15 @@ HOURS = Buckets(wording.microseconds(START), 3600 * SECOND, 4)
 WORLD = World(queues=("a", "b"), files=3, pieces=HOURS)
 
 
-def _digest(folder: Path, **rows: list[dict[str, Any]]) -> Answers:
+def _told(folder: Path, **rows: list[dict[str, Any]]) -> Told:
     told = {name: [{"database": DATABASE, **row} for row in each] for name, each in rows.items()}
-    return report_tables.answers(
+    return report_tables.told(
         report_tables.write(folder, told), WORLD, first_time=START, last_time=START + timedelta(hours=4)
     )
 
 
 def _at(hour: float) -> datetime:
     return START + timedelta(hours=hour)
-
-
-def _series(found: Any) -> dict[str, list[float]]:
-    return {series.label: list(series.values) for series in found}
 
 
 def test_the_backlog_stays_between_its_rows_and_begins_with_what_came_before(tmp_path: Path) -> None:
@@ -50,9 +48,9 @@ def test_the_backlog_stays_between_its_rows_and_begins_with_what_came_before(tmp
         {"queue": "b", "bucket": _at(2), "undelivered": 4},
     ]
 
-    answers = _digest(tmp_path, backlog=backlog)
+    told = _told(tmp_path, backlog=backlog)
 
-    assert _series(answers.traffic.backlog) == {"a": [7, 9, 9, 0], "b": [0, 0, 4, 4]}
+    assert told.series("Undelivered messages") == {"a": [7, 9, 9, 0], "b": [0, 0, 4, 4]}
 
 
 def test_rates_are_by_the_second_and_what_lies_outside_of_the_period_is_left_out(tmp_path: Path) -> None:
@@ -64,15 +62,16 @@ def test_rates_are_by_the_second_and_what_lies_outside_of_the_period_is_left_out
         {"queue": "a", "bucket": _at(-1), "operation": "ADD", "operations": 10**9, "bytes": 10**9},
     ]
 
-    traffic = _digest(tmp_path, rate=rate).traffic
+    told = _told(tmp_path, rate=rate, lifecycle=[{"queue": name} | dict.fromkeys(COUNTS, 0) for name in "ab"])
 
-    assert _series(traffic.operations) == {"a": [1.5, 0, 0, 0], "b": [0, 0, 0, 2], "keys (PUT, DROP)": [0, 0, 0, 0.1]}
-    assert _series(traffic.bytes) == {"a": [2, 0, 0, 0]}
-    assert _series(traffic.directions) == {"added": [1, 0, 0, 0], "delivered or deleted": [0.5, 0, 0, 2]}
-    assert (traffic.count, traffic.added_bytes) == (12_960, 7200)
-    assert traffic.peak == pytest.approx(2.1)
-    assert traffic.peak_at == "2026-11-18 15:00"
-    assert traffic.busiest == {"label": "b", "operations": 7200}
+    assert told.series("Operations") == {"a": [1.5, 0, 0, 0], "b": [0, 0, 0, 2], "keys (PUT, DROP)": [0, 0, 0, 0.1]}
+    assert told.series("Payload added") == {"a": [2, 0, 0, 0]}
+    assert told.series("In and out") == {"added": [1, 0, 0, 0], "delivered or deleted": [0.5, 0, 0, 2]}
+    figures = told.section("traffic").figures
+    assert (figures["count"], figures["added_bytes"]) == (12_960, 7200)
+    assert figures["peak"] == pytest.approx(2.1)
+    assert figures["peak_at"] == "2026-11-18 15:00"
+    assert told.said()["traffic"].endswith("The busiest queue, b, has 56 % of all.")
 
 
 def test_queues_without_a_colour_are_added_up(tmp_path: Path) -> None:
@@ -81,23 +80,85 @@ def test_queues_without_a_colour_are_added_up(tmp_path: Path) -> None:
         for number in range(1, 21)
     ]
 
-    operations = _digest(tmp_path, rate=rate).traffic.operations
+    told = _told(tmp_path, rate=rate)
 
-    assert [series.label for series in operations] == [
-        *(f"q{number}" for number in range(20, 12, -1)),
-        "12 other queues",
+    rows = [row for row in told.drawn("Operations") if not row["waits"]]
+    assert [row["label"] for row in rows] == [*(f"q{number}" for number in range(20, 12, -1)), "12 other queues"]
+    assert [row["colour"] for row in rows] == [*COLOURS, "other"]
+    assert sum(rows[-1]["values"]) == sum(range(1, 13))
+
+
+def test_a_queue_without_a_colour_has_a_series_that_waits_to_be_chosen(tmp_path: Path) -> None:
+    rate: list[dict[str, Any]] = [
+        {"queue": f"q{number:02}", "bucket": _at(1), "operation": "ADD", "operations": 3600 * (50 - number), "bytes": 0}
+        for number in range(40)
     ]
-    assert [series.colour for series in operations] == [*COLOURS, "other"]
-    assert sum(operations[-1].values) == sum(range(1, 13))
+
+    told = _told(tmp_path, rate=rate)
+
+    waiting = {row["queue"]: row for row in told.drawn("Operations") if row["waits"]}
+    assert list(waiting) == [f"q{number:02}" for number in range(8, 24)]
+    assert waiting["q08"]["values"] == [0, 42, 0, 0]
+    directions = told.drawn("In and out")
+    assert [row["queue"] for row in directions] == [None, *(f"q{number:02}" for number in range(24))]
+    assert {row["label"] for row in directions} == {"added"}
+
+
+def test_latencies_over_time_have_a_line_for_each_queue_and_a_gap_where_nothing_was_delivered(tmp_path: Path) -> None:
+    rows = [
+        {"queue": queue, "bucket": _at(hour), "messages": 5, "p50_seconds": half, "p90_seconds": 2 * half}
+        | {"p99_seconds": 3 * half, "max_seconds": 9.0, "rank_error": error}
+        for queue, hour, half, error in (("a", 0, 0.5, 0.0), ("a", 2, 0.25, 0.001), ("b", 1, 8.0, 0.0))
+    ]
+    backlog = [{"queue": name, "bucket": _at(0), "undelivered": 1} for name in "ab"]
+
+    told = _told(tmp_path, latency_over_time=rows, backlog=backlog)
+
+    assert told.series("p50 over time") == {"a": [0.5, None, 0.25, None], "b": [None, 8, None, None]}
+    assert told.series("p99 over time")["a"] == [1.5, None, 0.75, None]
+    [note] = [part for part in told.section("delays").parts if "logarithmic" in part]
+    assert "A p99 lies between p98.9 and p99.1" in note
+
+
+def test_why_messages_were_deleted_is_told(tmp_path: Path) -> None:
+    row = dict.fromkeys(COUNTS, 0) | {"queue": "a", "added": 9, "deleted": 9}
+
+    both = _told(tmp_path / "both", lifecycle=[row | {"expired": 5, "dead_lettered": 4}])
+    one = _told(tmp_path / "one", lifecycle=[row | {"expired": 1, "dead_lettered": 0}])
+
+    assert both.said()["stuck"] == (
+        "Nothing waits: all 9 messages were delivered or deleted. "
+        "9 messages were deleted: 5 had expired and 4 moved to the dead letters. A message may be both."
+    )
+    assert one.said()["stuck"].endswith(" 9 messages were deleted: 1 had expired.")
+
+
+def test_payloads_that_came_again_a_few_times_are_counted_and_not_listed(tmp_path: Path) -> None:
+    rows = [
+        {"kind": "payload", "queue": "a", "hash": times, "messages": times, "first_message": times}
+        | {"first_time": START, "last_time": START, "same_payloads": True}
+        for times in (2, 9, 10, 30)
+    ]
+
+    told = _told(tmp_path, duplicates=rows)
+
+    assert told.said()["twice"] == (
+        "38 messages have the payload of an earlier one of the same queue, at most 1 h before it: of payloads that "
+        "came 10 times or more. 9 messages have a payload that came again, but less than 10 times: see the table "
+        "`duplicates`."
+    )
+    [listed] = told.section("twice").parts
+    assert listed.count("<tr") == 1 + 2
+    assert told.section("twice").figures["by_payload_seldom"] == 9
 
 
 def test_a_queue_has_the_same_colour_in_every_drawing(tmp_path: Path) -> None:
-    answers = report_tables.answers(report_tables.write(tmp_path, report_tables.invented()))
+    told = report_tables.told(report_tables.write(tmp_path, report_tables.invented()))
 
     colours: dict[str, set[str]] = {}
-    for found in (answers.traffic.operations, answers.traffic.bytes, answers.traffic.backlog):
-        for series in found:
-            colours.setdefault(series.label, set()).add(series.colour)
+    for title in ("Operations", "Payload added", "Undelivered messages", "p50 over time", "p99 over time"):
+        for row in told.drawn(title):
+            colours.setdefault(row["label"], set()).add(row["colour"].split()[0])
 
     assert all(len(found) == 1 for found in colours.values())
 
@@ -109,23 +170,23 @@ def test_the_time_to_half_of_all_messages_is_found_within_a_bin(tmp_path: Path) 
         {"queue": "b", "from_seconds": 100.0, "to_seconds": 1000.0, "messages": 50},
     ]
 
-    delays = _digest(tmp_path, latency_histogram=bins).delays
+    delays = _told(tmp_path, latency_histogram=bins).section("delays").figures
 
-    assert delays.half_within == pytest.approx(10 ** (1 + 50 / 100))
-    assert delays.most_within == pytest.approx(10 ** (2 + 48 / 50))
+    assert delays["half_within"] == pytest.approx(10 ** (1 + 50 / 100))
+    assert delays["most_within"] == pytest.approx(10 ** (2 + 48 / 50))
 
 
 def test_the_time_to_half_of_all_messages_is_none_that_no_queue_has(tmp_path: Path) -> None:
     bins = [{"queue": name, "from_seconds": 0.9, "to_seconds": 1.2, "messages": 50} for name in "ab"]
     lifecycle = [
-        {"queue": name, "p50_seconds": half, "p99_seconds": most, **dict.fromkeys(COUNTS, 50)}
+        {"queue": name, "p50_seconds": half, "p90_seconds": half, "p99_seconds": most, **dict.fromkeys(COUNTS, 50)}
         for name, half, most in (("a", 0.91, 0.92), ("b", 1.01, 1.02))
     ]
 
-    delays = _digest(tmp_path, latency_histogram=bins, lifecycle=lifecycle).delays
+    delays = _told(tmp_path, latency_histogram=bins, lifecycle=lifecycle).section("delays").figures
 
-    assert 0.91 <= (delays.half_within or 0) <= 1.01
-    assert delays.most_within == 1.02
+    assert 0.91 <= (delays["half_within"] or 0) <= 1.01
+    assert delays["most_within"] == 1.02
 
 
 def test_commits_of_several_databases_are_put_together(tmp_path: Path) -> None:
@@ -135,23 +196,25 @@ def test_commits_of_several_databases_are_put_together(tmp_path: Path) -> None:
         {**row, "database": "ff" * 16, "operations_per_commit_max": 9, "gap_p99_seconds": 0.5, "gap_max_seconds": 3.0},
     ]
 
-    commits = _digest(tmp_path, commits=rows).commits
+    told = _told(tmp_path, commits=rows)
 
-    assert (commits.writes, commits.commits, commits.operations) == (20, 60, 120)
-    assert (commits.operations_most, commits.commits_most, commits.longest_gap) == (9, 5, 3.0)
-    assert _series(commits.sizes) == {"largest": [0, 9, 0, 0], "mean": [0, 2, 0, 0]}
-    assert _series(commits.shares) == {"largest": [0, 5, 0, 0], "mean": [0, 3, 0, 0]}
+    commits = told.section("commits").figures
+    assert (commits["writes"], commits["commits"], commits["operations"]) == (20, 60, 120)
+    assert (commits["operations_most"], commits["commits_most"], commits["longest_gap"]) == (9, 5, 3.0)
+    assert told.series("Operations a commit") == {"largest": [0, 9, 0, 0], "mean": [0, 2, 0, 0]}
+    assert told.series("Commits a write") == {"largest": [0, 5, 0, 0], "mean": [0, 3, 0, 0]}
 
 
 def test_very_many_files_are_drawn_together_and_none_of_their_bytes_is_lost(tmp_path: Path) -> None:
     world = World(queues=("a",), files=1001, pieces=HOURS)
-    answers = report_tables.answers(report_tables.write(tmp_path, report_tables.invented(world)), world)
+    rows = Tables(report_tables.write(tmp_path, report_tables.invented(world)).directory).read("retention").to_pylist()
+    for row in rows:
+        row |= {"label": str(row["sequence"]), "is_kept": False}
 
-    bars = answers.disk.bars
+    bars = put_together(rows, BARS_MAX)
+
     assert len(bars) == 201
-    assert answers.disk.together == 5
     for name in ("bytes", "live_bytes", "dead_bytes"):
-        rows = Tables(tmp_path).read("retention", [name]).to_pylist()
         assert sum(bar[name] for bar in bars) == sum(row[name] for row in rows)
     assert bars[0]["label"] == "12 to 16"
 
@@ -170,23 +233,17 @@ def test_the_first_rows_are_found_in_any_number_of_batches(tmp_path: Path, monke
     assert tables.sum_by("duplicates", "kind", "messages") == {"payload": sum(row["messages"] for row in rows)}
 
 
-def _said(answers: Answers) -> dict[str, str]:
-    return {verdict.question.anchor: plain(verdict.sentence) for verdict in verdicts(answers)}
-
-
 def test_commits_that_share_writes_and_commits_that_do_not_are_told_apart(tmp_path: Path) -> None:
     most = {"commits_per_write_max": 9, "operations_per_commit_max": 3, "gap_max_seconds": 0.25}
 
-    shared = _digest(
-        tmp_path / "1", commits=[{"bucket": _at(0), "writes": 10, "commits": 50, "operations": 75, **most}]
-    )
-    alone = _digest(tmp_path / "2", commits=[{"bucket": _at(0), "writes": 50, "commits": 50, "operations": 75, **most}])
+    shared = _told(tmp_path / "1", commits=[{"bucket": _at(0), "writes": 10, "commits": 50, "operations": 75, **most}])
+    alone = _told(tmp_path / "2", commits=[{"bucket": _at(0), "writes": 50, "commits": 50, "operations": 75, **most}])
 
-    assert _said(shared)["commits"] == (
+    assert shared.said()["commits"] == (
         "Yes: 5 commits share a write to the device on average, 9 at the most. A commit carries 1.5 operations on "
         "average, 3 at the most. The longest pause between two writes was 250 ms."
     )
-    assert _said(alone)["commits"].startswith("It has little to do: nearly every commit is written alone")
+    assert alone.said()["commits"].startswith("It has little to do: nearly every commit is written alone")
 
 
 def test_losses_are_told_by_what_they_did(tmp_path: Path) -> None:
@@ -194,13 +251,13 @@ def test_losses_are_told_by_what_they_did(tmp_path: Path) -> None:
         return {"queue": "a", "operation": "ADD", "effect": effect, "operations": operations, "bytes": 0}
 
     damage = {"file": "f", "sequence": 1, "start": 100, "end": 1124, "reason": "why"}
-    answers = _digest(
+    told = _told(
         tmp_path,
         losses_by_queue=[lost("message lost", 1), lost("undelivered again", 2), lost("none", 3)],
         damage=[{**damage, "kind": "gap"}, {**damage, "kind": "torn"}],
     )
 
-    assert _said(answers)["lost"] == (
+    assert told.said()["lost"] == (
         "1 message is lost: only an archive holds it. 2 messages that had ended are undelivered again. "
         "3 operations only in archives made no difference. 1 range of 1 file (1.0 KiB) cannot be read any more. "
         "1 write was cut short by a crash before anybody was promised anything."
@@ -210,8 +267,8 @@ def test_losses_are_told_by_what_they_did(tmp_path: Path) -> None:
 def test_payloads_that_do_not_match_are_told_from_ranges_that_cannot_be_read(tmp_path: Path) -> None:
     damage = {"file": "f", "sequence": 1, "start": 100, "end": 100, "reason": "why"}
 
-    one = _digest(tmp_path / "one", damage=[{**damage, "kind": "damaged"}])
-    both = _digest(
+    one = _told(tmp_path / "one", damage=[{**damage, "kind": "damaged"}])
+    both = _told(
         tmp_path / "both",
         damage=[
             {**damage, "kind": "damaged"},
@@ -220,18 +277,17 @@ def test_payloads_that_do_not_match_are_told_from_ranges_that_cannot_be_read(tmp
         ],
     )
 
-    assert _said(one)["lost"] == "1 payload or value does not match the checksum any more."
-    assert _said(both)["lost"] == (
+    assert one.said()["lost"] == "1 payload or value does not match the checksum any more."
+    assert both.said()["lost"] == (
         "1 range of 1 file cannot be read any more. 2 payloads or values do not match the checksum any more."
     )
-    for answers in (one, both):
-        assert [each.tone for each in verdicts(answers) if each.question.anchor == "lost"] == ["bad"]
+    assert {told.section("lost").verdict.tone for told in (one, both)} == {"bad"}
 
 
 def test_losses_that_made_no_difference_are_no_alarm(tmp_path: Path) -> None:
     row = {"queue": "a", "operation": "ADD", "effect": "already ended", "operations": 3, "bytes": 0}
 
-    [told] = [each for each in verdicts(_digest(tmp_path, losses_by_queue=[row])) if each.question.anchor == "lost"]
+    told = _told(tmp_path, losses_by_queue=[row]).section("lost").verdict
 
     assert told.tone == "good"
     assert plain(told.sentence).startswith("Nothing that was promised is lost.")
@@ -242,7 +298,7 @@ def test_archives_of_what_was_late_are_told_and_are_no_alarm(tmp_path: Path) -> 
     scope = Scope(paths=("x",), made_at=START)
     facts = Facts(scope=scope, buckets=buckets(0, 1, 2), window=timedelta(hours=1), late_archives=2)
 
-    [told] = [each for each in verdicts(digest(tables, facts)) if each.question.anchor == "lost"]
+    [told] = [each.verdict for each in sections(tables, facts) if each.verdict.question.anchor == "lost"]
 
     assert told.tone == "good"
     assert plain(told.sentence) == (
