@@ -1,6 +1,5 @@
 """What a run of neighbouring files tells, ready to be put together with what comes before it and behind it."""
 
-import pickle
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -178,16 +177,6 @@ class Partial:
             mine = self.histories[database]
             queues = np.array([mine.queues.place(name) for name in history.queues.names], np.int64)
             mine.found.merge(history.found, queues)
-
-    def encoded(self) -> bytes:
-        """Return it as bytes, for another process of the same program."""
-        return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
-
-
-def decoded(data: bytes | memoryview) -> Partial:
-    """Return a partial from its bytes. They come from our own workers, and from nobody else."""
-    found: Partial = pickle.loads(data)
-    return found
 
 
 def folded(parts: Iterable[FilePart], asked: Asked, aside: Aside, report: Report = warn) -> Partial:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from oms_journal.analysis import questions
 from oms_journal.analysis.fold import engine, local
 from oms_journal.analysis.fold.answers import ANSWERS, meanings_of
 from oms_journal.analysis.fold.asked import Asked, micros
+from oms_journal.analysis.fold.partial import folded
 from oms_journal.analysis.reading import schema
 from oms_journal.analysis.reading.plan import plan
 from oms_journal.analysis.spark import fold
@@ -95,4 +97,4 @@ def test_what_a_worker_cannot_read_is_told_in_our_words(spark: SparkSession, pat
     lost = replace(partition, parts=(replace(part, path=Path(part.path.parent, "x" * 300)),))
 
     with pytest.raises(Exception, match="DiskError"):
-        list(fold.in_spark(spark)([lost], ASKED, {}))
+        list(fold.in_spark(spark)([lost], partial(folded, asked=ASKED, aside={})))
