@@ -70,6 +70,14 @@ HISTOGRAM: Answer = {
     "to_seconds": double("where it ends, which is no longer in it"),
     "messages": long("delivered messages whose latency lies in the bin"),
 }
+COUNTS: Answer = {
+    "database": text(DATABASE),
+    "queue": text("of the messages; null for operations on keys"),
+    "operation": text("ADD, DELIVER, DELETE; PUT, DROP: on the application's keys"),
+    "operations": long("how many, what compaction wrote again included"),
+    "moved": long("of these, what compaction wrote again"),
+    "bytes": long("of the payloads that came (ADD), of the values (PUT); 0 for the others"),
+}
 RATE: Answer = {
     "database": text(DATABASE),
     "bucket": time("beginning of the bucket"),
@@ -175,6 +183,7 @@ LOSSES_BY_QUEUE: Answer = {
 DAMAGE: Answer = {column.name: Column(column.arrow_type, column.meaning) for column in schema.DAMAGE}
 ANSWERS: Mapping[str, Answer] = {
     "files": FILES,
+    "counts": COUNTS,
     "lifecycle": LIFECYCLE,
     "latency_histogram": HISTOGRAM,
     "rate": RATE,

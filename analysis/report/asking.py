@@ -27,7 +27,7 @@ from oms_journal.analysis.report.journals import Journals, Request
 if TYPE_CHECKING:  # a report needs no Spark
     from pyspark.sql import DataFrame
 
-FOLDED = tuple(name for name in fold.QUESTIONS if name != fold.FILES)  # together
+FOLDED = tuple(name for name in fold.QUESTIONS if name not in (fold.FILES, fold.COUNTS))  # together
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ def expected(rows: Sequence[Row], files: Iterable[File], asked: Asked, now: int)
     answers: dict[str, Callable[[], Answer]] = {
         "lifecycle": lambda: plain.lifecycle(present, now=now, exact=False),
         "latency_histogram": lambda: plain.latency_histogram(present, bins_a_decade=asked.bins_a_decade),
+        "counts": lambda: plain.counts(of_period),
         "rate": lambda: plain.rate([*messages, *on_keys], every=asked.every, since=asked.since),
         "backlog": lambda: plain.backlog(present, every=asked.every),
         "retention": lambda: plain.retention(rows, files, now=now),
