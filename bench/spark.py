@@ -29,7 +29,6 @@ PAYLOAD_BYTES = 16
 ROUND_MESSAGES = 100_000  # added, then delivered, before the next
 SMALLER = 10  # times fewer operations, to see how the cost grows
 LINEAR_BOUND = 1.2  # of the cost of an operation, in the larger against the smaller: what scatters by itself
-ALL_TIME = 1 << 62  # microseconds: a bucket that has all in it
 FILES_SHARE = 20  # one in so many files is touched by a time range
 
 
@@ -105,7 +104,7 @@ def queries() -> Iterator[tuple[str, str, float, Query]]:
 
 def _folds(settings: Settings, session: "SparkSession", path: Path, parquet: "DataFrame") -> Iterator[Row]:
     """Yield how the fold compares with Spark on Parquet: in one process, without Spark, and inside Spark's workers."""
-    from oms_journal.analysis.fold.asked import FILES, LIFECYCLE, RATE, Asked
+    from oms_journal.analysis.fold.asked import COUNTS, FILES, LIFECYCLE, Asked
     from oms_journal.analysis.fold.engine import answers
     from oms_journal.analysis.fold.local import fold
     from oms_journal.analysis.spark.fold import in_spark
@@ -116,7 +115,7 @@ def _folds(settings: Settings, session: "SparkSession", path: Path, parquet: "Da
     )
     asked = {
         "count": Asked(questions=frozenset((FILES,))),
-        "group": Asked(questions=frozenset((RATE,)), every=ALL_TIME),
+        "group": Asked(questions=frozenset((COUNTS,))),
         "latency": Asked(questions=frozenset((LIFECYCLE,))),
     }
     for place, where, engine, bounds in places:

@@ -1,10 +1,10 @@
-"""The values of the broker's records as Arrow columns: heads and texts of a whole batch at once. No Spark here.
+"""The values of the broker's records taken apart: heads and texts of a whole batch at once. No Spark here.
 
 What is no record of its kind, which any program can put under a key that begins like the broker's, is null in every
 column. `docs/reference/broker-records.md` describes the bytes, `broker/records.py` has their layouts.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,33 +12,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oms_journal.analysis.reading.columns import Mask, Numbers, bitmap_of, clamped, longs, same, texts
-from oms_journal.analysis.reading.schema import TIME
+from oms_journal.analysis.reading.columns import Mask, Numbers, bitmap_of, longs
 from oms_journal.broker.records import (
     LAYOUTS,
     VERSION,
-    CheckpointName,
-    ConversationState,
     Flag,
     Layout,
     RecordKind,
-    Status,
 )
 
 Bytes = npt.NDArray[np.uint8]
 
-READABLE, NEWER = "is_readable", "is_newer"  # columns of our own: a record; one of a version that is not known here
 VALUE = "payload"  # the column of the source that holds a value
 NUMBERS = frozenset({"acknowledged", "numbers"})  # what stands behind the texts of a subscription, or of what is held
 SERVICE = "service"  # of a unit of work, the name of its queue: the receiver's, of an answer the sender's
-_NAMES: Mapping[str, Mapping[int, str]] = {
-    "status": {each.value: each.name for each in Status},
-    "state": {each.value: each.name for each in ConversationState},
-    "name": {each.value: each.name for each in CheckpointName},
-}
-_TIMES = frozenset(
-    {"created", "committed", "begun", "changed", "subscribed", "active", "started", "time", "written", "since"}
-)
 _NUMBER_BYTES = 8
 _BY_KIND: Mapping[RecordKind, Layout[Any]] = {layout.kind: layout for layout in LAYOUTS}
 
@@ -130,31 +117,12 @@ class Values:
     # As columns.
 
     def column(self, name: str) -> pa.Array:
-        """Return a field, a text, or one of our own columns; null where the value is no record."""
-        if name in (READABLE, NEWER):
-            mask = self.is_readable if name == READABLE else self.is_newer
-            return pa.Array.from_buffers(pa.bool_(), self.count, [None, bitmap_of(mask)], 0)
+        """Return a text, the numbers behind the texts, or the service; null where the value is no record."""
         if name in NUMBERS:
             return self._behind()
         if name == SERVICE:
             return self._service()
-        if name in self._texts:
-            return self._spread(self._strings(self._texts[name], np.flatnonzero(self.is_readable)))
-        return self._field(name)
-
-    def _field(self, name: str) -> pa.Array:
-        values = self.heads[name]
-        if name in _NAMES:
-            known = _NAMES[name]
-            by_number = texts([known.get(number, "").encode() for number in range(max(known) + 1)])
-            return self._spread(by_number.take(longs(values[self.is_readable].astype(np.int64), pa.int64())))
-        is_there = self.is_readable & (values != 0) if name in _TIMES else self.is_readable
-        missing = self.count - int(np.count_nonzero(is_there))
-        validity = (bitmap_of(is_there) if missing else None, missing)
-        if name in _TIMES:
-            return longs(clamped(values.astype(np.int64)), TIME, validity)
-        wide = values.view(np.int64) if values.itemsize == _NUMBER_BYTES else values.astype(np.int64)
-        return longs(wide, pa.int64(), validity)
+        return self._spread(self._strings(self._texts[name], np.flatnonzero(self.is_readable)))
 
     def _behind(self) -> pa.Array:
         rows = np.flatnonzero(self.is_readable)
@@ -184,42 +152,6 @@ class Values:
 
 def longs32(values: npt.NDArray[np.int32]) -> pa.Array:
     return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))], 0)
-
-
-def spark_type(kind: RecordKind, name: str) -> str:
-    """Return the type of a column as Spark's DDL has it."""
-    if name in (READABLE, NEWER):
-        return "boolean"
-    if name in NUMBERS:
-        return "array<bigint>"
-    if name == SERVICE or name in _NAMES or name in _BY_KIND[kind].texts:
-        return "string"
-    return "timestamp" if name in _TIMES else "bigint"
-
-
-def batches(
-    found: Iterable[pa.RecordBatch], *, kind: RecordKind, kept: Sequence[str], wanted: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """Yield for each batch the columns that are kept as they are, and the wanted ones of the records in its values."""
-    for batch in found:
-        values = Values(kind, batch.column(VALUE))
-        arrays = [batch.column(name) for name in kept] + [values.column(name) for name in wanted]
-        yield pa.RecordBatch.from_arrays(arrays, names=[*kept, *wanted])
-
-
-def kinds(
-    found: Iterable[pa.RecordBatch], *, starts: Mapping[RecordKind, str], kept: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """Yield for each batch the columns that are kept, the name of the kind that a row's key begins like, and whether
-    its value is a record of that, or of a newer version. What begins otherwise is left out.
-    """
-    for batch in found:
-        for kind, start in starts.items():
-            rows = batch.filter(pc.starts_with(batch.column("key"), start))
-            values = Values(kind, rows.column(VALUE))
-            arrays = [rows.column(name) for name in kept]
-            arrays += [same(kind.name, pa.string(), rows.num_rows), values.column(READABLE), values.column(NEWER)]
-            yield pa.RecordBatch.from_arrays(arrays, names=[*kept, "kind", READABLE, NEWER])
 
 
 def _bytes_of(values: pa.Array) -> tuple[Bytes, Numbers, Numbers]:

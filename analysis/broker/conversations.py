@@ -1,120 +1,91 @@
-"""Conversations of units of work: who talks with which service, how long, and what is open in them."""
+"""Conversations of units of work: who talks with which service, how long, and what is open in them.
 
-from datetime import datetime
+From the table of the units of work; `now` in microseconds since 1970.
+"""
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from oms_journal.analysis.broker.answers import CONVERSATION_SERVICES, CONVERSATIONS
+from oms_journal.analysis.broker.services import age, quantiles
 from oms_journal.analysis.broker.units import FAILED, WAITING
-from oms_journal.analysis.questions.described import answers
-from oms_journal.analysis.questions.latency import SHARES, percentiles
-from oms_journal.analysis.questions.times import age, between, seconds
+from oms_journal.analysis.fold.arrays import floats, is_any, made, mask, numbers, ranks, seconds, there, whole
+from oms_journal.analysis.fold.figures import Mask
+from oms_journal.analysis.fold.groups import Groups
+from oms_journal.analysis.reading.schema import Micros
+
+_KEYS = ("database", "conv_id", "service")
+_BY_SERVICE = ("database", "service")
 
 
-@answers(
-    {
-        "database": "identity of the database, 32 hexadecimal digits",
-        "conv_id": "identifier of the conversation, 16 hexadecimal digits",
-        "service": "CLASS/SERVER/SERVICE",
-        "client": "USER-ID; null where only answers to nobody known are there",
-        "server": "USER-ID of the instance that has committed something of it; null for none",
-        "units": "units of work from the client",
-        "replies": "from the service",
-        "messages": "of all of them",
-        "bytes": "of these messages",
-        "waiting": "units of work that wait for the service",
-        "waiting_replies": "that wait for the client",
-        "failed": "units of work that ended and were not processed",
-        "attempts": "deliveries attempted in vain",
-        "begun": "time of the commit of its first unit of work, else of its first message",
-        "last": "when something changed last",
-        "seconds": "from begun to last",
-        "state": "how one side ended it, as its last unit of work says: EOC, EOC_CANCEL; OPEN where none says so",
-        "reason": "return code that tells the partner why; null for none",
-        "is_open": "something waits in it",
-    }
-)
-def conversations(units: DataFrame) -> DataFrame:
-    """Return one row a conversation, from the answer of `units_of_work`.
+def conversations(units: pa.Table) -> pa.Table:
+    """Return one row a conversation.
 
     The answer tells the end of a conversation if a unit of work of it was still to come when it ended.
     """
-    is_reply, is_waiting = F.col("is_reply"), F.col("status").isin(*WAITING)
-    has_ended = F.when(F.col("state") != "OPEN", F.coalesce("ended", "changed"))
-    server = F.when(is_reply, F.col("sender")).when(F.col("status") == "PROCESSED", F.col("receiver"))
-    return (
-        units.groupBy("database", "conv_id", "service")
-        .agg(
-            F.max(F.when(is_reply, F.col("receiver")).otherwise(F.col("sender"))).alias("client"),
-            F.max(server).alias("server"),
-            F.count_if(~is_reply).alias("units"),
-            F.count_if(is_reply).alias("replies"),
-            F.sum("messages").alias("messages"),
-            F.sum("bytes").alias("bytes"),
-            F.count_if(is_waiting & ~is_reply).alias("waiting"),
-            F.count_if(is_waiting & is_reply).alias("waiting_replies"),
-            F.count_if(F.col("status").isin(*FAILED)).alias("failed"),
-            F.sum("attempts").alias("attempts"),
-            F.min(F.coalesce("begun", "created")).alias("begun"),
-            F.max(F.coalesce("ended", "changed")).alias("last"),
-            F.max_by("state", has_ended).alias("state"),
-            F.max_by("reason", has_ended).alias("reason"),
-        )
-        .withColumns(
-            {
-                "state": F.coalesce("state", F.lit("OPEN")),
-                "seconds": seconds(between("begun", "last")),
-                "is_open": F.col("waiting") + F.col("waiting_replies") > 0,
-            }
-        )
+    groups, is_reply = Groups(units, _KEYS), mask(units["is_reply"])
+    is_waiting, is_done = is_any(units["status"], WAITING), is_any(units["status"], ("PROCESSED",))
+    changed = pc.coalesce(whole(units["ended"]), whole(units["changed"]))
+    begun = pc.coalesce(whole(units["begun"]), whole(units["created"]))
+    first, was_begun = groups.lowest(numbers(begun), there(begun))
+    last, was_changed = groups.highest(numbers(changed), there(changed))
+    is_over = ~is_any(units["state"], ("OPEN",)) & there(changed)
+    end = groups.last([numbers(changed), ranks(units["uowid"])], is_over)
+    people = pa.table({"who": whole(units["sender"]), "else": whole(units["receiver"])})
+    client = pc.if_else(pa.array(is_reply), people["else"], people["who"])
+    server = pc.if_else(pa.array(is_reply), people["who"], people["else"])
+    waiting, replies = groups.counted(is_waiting & ~is_reply), groups.counted(is_waiting & is_reply)
+    return made(
+        CONVERSATIONS,
+        {
+            **{name: groups.named(name) for name in _KEYS},
+            "client": _highest(groups, client, np.ones(len(units), np.bool_)),
+            "server": _highest(groups, server, is_reply | is_done),
+            "units": groups.counted(~is_reply),
+            "replies": groups.counted(is_reply),
+            **{name: groups.summed(numbers(units[name])) for name in ("messages", "bytes", "attempts")},
+            "waiting": waiting,
+            "waiting_replies": replies,
+            "failed": groups.counted(is_any(units["status"], FAILED)),
+            "begun": (first, was_begun),
+            "last": (last, was_changed),
+            "seconds": (seconds(first, last), was_begun & was_changed),
+            "state": pc.fill_null(groups.taken("state", end), "OPEN"),
+            "reason": groups.taken("reason", end),
+            "is_open": waiting + replies > 0,
+        },
     )
 
 
-@answers(
-    {
-        "database": "identity of the database, 32 hexadecimal digits",
-        "service": "CLASS/SERVER/SERVICE",
-        "conversations": "that left a trace in the store",
-        "open": "something waits in them",
-        "answered": "the service has answered in them",
-        "ended": "one side has ended them, as a unit of work of theirs says",
-        "cancelled": "of these, those that were ended with EOC_CANCEL",
-        "units_mean": "units of work and answers in one, on average",
-        "units_max": "the most in one",
-        "p50_seconds": "from begun to last, of those in which nothing waits: half are not longer; null for none",
-        "p90_seconds": "likewise, nine in ten",
-        "p99_seconds": "likewise, 99 in a hundred",
-        "max_seconds": "likewise, the longest",
-        "oldest": "identifier of the open one that was begun first; null for none",
-        "oldest_begun": "when that was",
-        "oldest_age_seconds": "how long ago that is at `now`",
-    }
-)
-def conversation_services(talks: DataFrame, *, now: datetime | None = None, exact: bool = False) -> DataFrame:
-    """Return one row a service, from the answer of `conversations`."""
-    both, is_ended = F.col("units") + F.col("replies"), F.col("state") != "OPEN"
-    taken = F.when(~F.col("is_open"), F.col("seconds"))
-    shares = {f"p{share * 100:.0f}_seconds": F.col("taken")[at] for at, share in enumerate(SHARES)}
-    return (
-        talks.groupBy("database", "service")
-        .agg(
-            F.count(F.lit(1)).alias("conversations"),
-            F.count_if("is_open").alias("open"),
-            F.count_if(F.col("replies") > 0).alias("answered"),
-            F.count_if(is_ended).alias("ended"),
-            F.count_if(F.col("state") == "EOC_CANCEL").alias("cancelled"),
-            F.avg(both).alias("units_mean"),
-            F.max(both).alias("units_max"),
-            percentiles(taken, SHARES, exact=exact).alias("taken"),
-            F.max(taken).alias("max_seconds"),
-            F.min(F.when(F.col("is_open"), F.struct("begun", "conv_id"))).alias("oldest"),
-        )
-        .withColumns(
-            {
-                **shares,
-                "oldest_begun": F.col("oldest.begun"),
-                "oldest_age_seconds": age("oldest.begun", now),
-                "oldest": F.col("oldest.conv_id"),
-            }
-        )
+def conversation_services(talks: pa.Table, *, now: Micros, exact: bool = False) -> pa.Table:
+    """Return one row a service, from the table of the conversations."""
+    groups, is_open = Groups(talks, _BY_SERVICE), mask(talks["is_open"])
+    both = numbers(talks["units"]) + numbers(talks["replies"])
+    oldest = groups.first([ranks(talks["begun"]), ranks(talks["conv_id"])], is_open)
+    since, count = groups.taken("begun", oldest), groups.counted()
+    return made(
+        CONVERSATION_SERVICES,
+        {
+            **{name: groups.named(name) for name in _BY_SERVICE},
+            "conversations": count,
+            "open": groups.counted(is_open),
+            "answered": groups.counted(numbers(talks["replies"]) > 0),
+            "ended": groups.counted(~is_any(talks["state"], ("OPEN",))),
+            "cancelled": groups.counted(is_any(talks["state"], ("EOC_CANCEL",))),
+            "units_mean": groups.summed(both) / np.maximum(count, 1),
+            "units_max": groups.highest(both),
+            **quantiles(groups, floats(talks["seconds"]), ~is_open & there(talks["seconds"]), exact=exact),
+            "oldest": groups.taken("conv_id", oldest),
+            "oldest_begun": since,
+            "oldest_age_seconds": age(since, now),
+        },
     )
+
+
+def _highest(groups: Groups, names: pa.ChunkedArray, rows: Mask) -> pa.Array:
+    """Return the last text by the alphabet of each group; null where there is none."""
+    names = whole(names)
+    found = groups.last([ranks(names)], rows & there(names))
+    padded = pa.concat_arrays([names, pa.nulls(1, names.type)])
+    return padded.take(pa.array(np.where(found < 0, len(names), found)))

@@ -1,34 +1,50 @@
-"""What a broker wrote under its keys: every version of every record as a row, with the fields as columns.
+"""What a broker wrote under its keys, folded: columns in, a partial for a run of files, partials merged.
 
-Made from the operations on keys with their values, in bulk:
+    records      the latest readable record of each key
+    drops        the latest DROP of each key
+    operations   the latest thing done to each key
+    moments      every change of a unit of work's status that its records tell, narrow
+    counts       what was written, dropped, and could not be read
 
-    keyed = spark.read.format("omsjournal").option("operation", "PUT,DROP").option("payload", "true").load(path)
-
-A value that is no record, though its key begins like one, has null in all fields.
+A value that is no record, though its key begins like one, is counted and nothing else.
 `docs/reference/broker-records.md` says what the fields mean.
+
+Memory grows with the units of work and publications that the journal tells of: about 330 bytes each with the text of
+the key, 36 bytes for each record of a unit of work whose status is persistent, and 28 bytes for each dropped key.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow.compute as pc
 
-from oms_journal.analysis.broker.columns import NEWER, READABLE, SERVICE, VALUE, batches, kinds, spark_type
+from oms_journal.analysis.broker.columns import NUMBERS, SERVICE, VALUE, Values
+from oms_journal.analysis.fold.arrays import is_any, mask, numbers, whole
+from oms_journal.analysis.fold.figures import Mask, Numbers
+from oms_journal.analysis.fold.messages import Columns, some
+from oms_journal.analysis.reading.columns import clamped
 from oms_journal.broker.records import (
     CHECKPOINTS,
     CLOCK_KEY,
     HELDS,
     HOLD_KEY,
+    LAYOUTS,
     MASTER_KEY,
     PREFIX,
     PUBLICATIONS,
     SUBSCRIPTIONS,
     UOWS,
+    CheckpointName,
     Flag,
     RecordKind,
+    Status,
 )
+
+Codes = npt.NDArray[np.int32]
 
 STARTS = {
     RecordKind.UOW: UOWS,
@@ -40,16 +56,8 @@ STARTS = {
     RecordKind.HOLD: HOLD_KEY,
     RecordKind.HELD: HELDS,
 }
-KEPT = {  # of the operations
-    "database": "string",
-    "key": "string",
-    "sequence": "bigint",
-    "offset": "bigint",
-    "operation": "string",
-    "time": "timestamp",
-    "moved": "boolean",
-}
-FIELDS = {  # that questions ask for
+KEPT = ("database", "key", "sequence", "offset", "operation", "time", "moved", "length", VALUE)  # of the operations
+FIELDS: Mapping[RecordKind, Sequence[str]] = {  # that questions ask for
     RecordKind.UOW: (
         *("conv_id", "status", "flags", "state", "eoc_reason", "adcount", "postpones", "messages", "lifetime"),
         *("size", "created", "committed", "begun", "changed", "first", "sender_user", "receiver_user", "ustatus"),
@@ -62,127 +70,261 @@ FIELDS = {  # that questions ask for
         *("subscribed", "active", "position", "last_committed", "expiration", "user", "token", "topic"),
         "acknowledged",
     ),
-    RecordKind.MASTER: ("starts", "created", "started", "broker_id", "platform", "version"),
+    RecordKind.MASTER: ("starts", "platform", "version"),
     RecordKind.CHECKPOINT: ("name", "starts", "time", "broker_id", "job"),
-    RecordKind.CLOCK: ("clock", "written"),
-    RecordKind.HOLD: ("last", "clock", "since", "source"),
-    RecordKind.HELD: ("low", "last", "released", "done", "numbers"),
 }
-STARTED = ("ETBC", "ETBH")  # checkpoints of a start
-_OF_RECORD = "record_"  # begins the columns that come from the value
+WHOLE = (RecordKind.MASTER, RecordKind.CHECKPOINT)  # of which every record is kept: a few at each start
+COUNTS = ("written", "written_bytes", "dropped", "unreadable", "newer")
+DROPPED = 0  # stands for the status of what is not there any more
+STARTED = (CheckpointName.ETBC, CheckpointName.ETBH)  # checkpoints of a start
+SETTLED_ROWS_MIN = 1 << 12
+_TEXTS = {layout.kind: frozenset((*layout.texts, SERVICE)) for layout in LAYOUTS}
 
 
-def holds_broker(keyed: DataFrame) -> bool:
-    """Say whether there is an operation on a key of a broker's. Needs no values."""
-    return bool(of_broker(keyed).limit(1).count())
+class Names:
+    """Texts, by number."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts, in the order of their numbers."""
+        return list(self._places)
+
+    def codes(self, column: pa.Array) -> Codes:
+        """Return the number of each text."""
+        coded = whole(column).dictionary_encode()
+        found: Codes = self._places_of(coded.dictionary.to_pylist())[coded.indices.to_numpy(zero_copy_only=False)]
+        return found
+
+    def merge(self, other: "Names") -> Codes:
+        """Take in other texts; return which of ours each of theirs is."""
+        return self._places_of(other.texts)
+
+    def _places_of(self, texts: Sequence[str]) -> Codes:
+        known = self._places
+        return np.array([known.setdefault(text, len(known)) for text in texts], np.int32)
 
 
-def of_broker(keyed: DataFrame) -> DataFrame:
-    """Return the operations on keys of a broker's."""
-    return keyed.where(F.col("key").startswith(PREFIX))
+@dataclass(slots=True)
+class Latest:
+    """Rows with a key and a place each, of which the last one of every key counts."""
+
+    _chunks: list[Columns] = field(default_factory=list)
+    _rows: int = 0
+    _settled: int = 0
+
+    def add(self, columns: Columns) -> None:
+        """Take in rows, in the order of the journal or in any other."""
+        if len(columns["key"]):
+            self._chunks.append(columns)
+            self._rows += len(columns["key"])
+            if self._rows > 2 * self._settled + SETTLED_ROWS_MIN:
+                self.rows()
+
+    def merge(self, other: "Latest", keys: Codes, texts: Codes, coded: Sequence[str]) -> None:
+        """Take in other rows; `keys` and `texts` say which of ours each of theirs is, `coded` are texts."""
+        for chunk in other._chunks:
+            self.add(chunk | {"key": keys[chunk["key"]]} | {name: texts[chunk[name]] for name in coded})
+
+    def rows(self) -> Columns:
+        """Return the last row of every key, by key; without any columns where there is none."""
+        if not self._chunks:
+            return {"key": np.empty(0, np.int32)}
+        columns = _joined(self._chunks)
+        order = np.lexsort((columns["offset"], columns["sequence"], columns["key"]))
+        ends = np.append(np.diff(columns["key"][order]) != 0, True)
+        columns = some(columns, order[ends])
+        self._chunks, self._rows, self._settled = [columns], len(columns["key"]), len(columns["key"])
+        return columns
 
 
-def versions(keyed: DataFrame, kind: RecordKind, *wanted: str) -> DataFrame:
-    """Return the operations on the keys of a kind of record: columns of the operation, and `record`, a struct.
+class Place(NamedTuple):
+    """A place in the journal."""
 
-    `record` has the wanted fields of the record, by default all that any question asks for, and `is_readable`; after a
-    DROP every field is null. `identifier` is what the key ends with; `place` ascends in the order of the journal.
-    """
-    start, fields = STARTS[kind], (READABLE, *(wanted or FIELDS[kind]))
-    made = ", ".join(f"{_OF_RECORD}{name} {spark_type(kind, name)}" for name in fields)
-    decode = partial(_decoded, kind=kind, kept=tuple(KEPT), wanted=fields)
-    found = (
-        keyed.where(F.col("key").startswith(start))
-        .select(*KEPT, VALUE)
-        .mapInArrow(decode, ", ".join([*(f"{name} {kind_}" for name, kind_ in KEPT.items()), made]))
+    sequence: int
+    offset: int
+
+
+class Start(NamedTuple):
+    """A start of the broker, and when it was."""
+
+    place: Place
+    time: int
+
+
+class OfKind:
+    """The records of one kind."""
+
+    def __init__(self, kind: RecordKind) -> None:
+        self._kind = kind
+        self.keys = Names()  # what keys end with
+        self.records, self.drops, self.operations = Latest(), Latest(), Latest()
+        self.every: list[Columns] = []  # record, where all of them are kept
+        self.moments: list[Columns] = []  # of units of work
+        self.commits: Columns = {"key": np.empty(0, np.int32), "number": np.empty(0, np.uint64)}  # of subscriptions
+        self.counts: Numbers = np.zeros(len(COUNTS), np.int64)
+
+    def take(self, rows: pa.RecordBatch, names: Names) -> None:
+        """Take in operations on keys of this kind, in the order of the journal."""
+        kind = self._kind
+        values = Values(kind, whole(rows[VALUE]))
+        is_put, moved = is_any(rows["operation"], ("PUT",)), mask(rows["moved"])
+        is_readable, length = is_put & values.is_readable, numbers(rows["length"])
+        where: Columns = {
+            "key": self.keys.codes(pc.utf8_slice_codeunits(rows["key"], len(STARTS[kind]))),
+            "sequence": numbers(rows["sequence"]),
+            "offset": numbers(rows["offset"]),
+        }
+        is_written = is_put & ~moved
+        self.counts += (
+            np.count_nonzero(is_written), length[is_written].sum(), np.count_nonzero(~is_put),
+            np.count_nonzero(is_put & ~is_readable), np.count_nonzero(is_put & values.is_newer),
+        )  # fmt: skip
+        self.operations.add(where | {"is_put": is_put, "length": length})
+        if kind not in FIELDS:
+            return
+        time = numbers(rows["time"])
+        self.drops.add(some(where | {"time": time}, ~is_put))
+        found = some(where | {"moved": moved}, is_readable)
+        found |= {name: _field(values, name, is_readable, names) for name in FIELDS[kind]}
+        if kind in WHOLE:
+            self.every.append(found)
+        else:
+            self.records.add(found)
+        if kind is RecordKind.UOW:
+            self._take_moments(found, some(where | {"moved": moved, "changed": time}, ~is_put))
+        elif kind is RecordKind.SUBSCRIPTION:
+            self._take_commits([{"key": found["key"], "number": found["last_committed"]}])
+
+    def merge(self, later: "OfKind", texts: Codes) -> None:
+        """Take in what comes behind; `texts` says which of our texts each of theirs is."""
+        keys, coded = self.keys.merge(later.keys), coded_fields(self._kind)
+        self.records.merge(later.records, keys, texts, coded)
+        self.drops.merge(later.drops, keys, texts, ())
+        self.operations.merge(later.operations, keys, texts, ())
+        self.every += [
+            chunk | {"key": keys[chunk["key"]]} | {name: texts[chunk[name]] for name in coded} for chunk in later.every
+        ]
+        padded = np.append(texts, np.int32(-1))  # a DROP does not tell the service
+        self.moments += [
+            chunk | {"key": keys[chunk["key"]], SERVICE: padded[chunk[SERVICE]]} for chunk in later.moments
+        ]
+        self._take_commits([later.commits | {"key": keys[later.commits["key"]]}])
+        self.counts += later.counts
+
+    def _take_moments(self, records: Columns, drops: Columns) -> None:
+        """Take in what tells how long a unit of work stays in a status, and when it was received first."""
+        has_status = records["flags"] & np.uint8(Flag.STATUS_PERSISTENT) != 0
+        told = some(records, has_status | (records["status"] == Status.DELIVERED))
+        names = ("key", "sequence", "offset", "moved", "status", "flags", "changed", SERVICE)
+        count = len(drops["key"])
+        drops |= {
+            "status": np.full(count, DROPPED, np.uint8),
+            "flags": np.full(count, int(Flag.STATUS_PERSISTENT), np.uint8),
+            SERVICE: np.full(count, -1, np.int32),
+        }
+        self.moments.append(_joined([{name: each[name] for name in names} for each in (told, drops)]))
+
+    def _take_commits(self, more: Sequence[Columns]) -> None:
+        both = _joined([self.commits, *more])
+        both = some(both, both["number"] != 0)
+        order = np.lexsort((both["number"], both["key"]))
+        both = some(both, order)
+        is_new = np.append(True, (np.diff(both["key"]) != 0) | (both["number"][1:] != both["number"][:-1]))
+        self.commits = some(both, is_new[: len(order)])
+
+
+class Trail:
+    """The records of one database."""
+
+    def __init__(self) -> None:
+        self.names = Names()  # of users, services and whatever else records have as texts
+        self.kinds: dict[RecordKind, OfKind] = {}
+
+    def of(self, kind: RecordKind) -> OfKind:
+        """Return the records of a kind."""
+        if kind not in self.kinds:
+            self.kinds[kind] = OfKind(kind)
+        return self.kinds[kind]
+
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Take in operations on keys of a broker's."""
+        for kind, start in STARTS.items():
+            of_kind = rows.filter(pc.starts_with(rows["key"], start))
+            if of_kind.num_rows:
+                self.of(kind).take(of_kind, self.names)
+
+    def merge(self, later: "Trail") -> None:
+        """Take in what comes behind."""
+        texts = self.names.merge(later.names)
+        for kind, records in later.kinds.items():
+            self.of(kind).merge(records, texts)
+
+    def starts(self) -> list[Start]:
+        """Return the starts of the broker, cold or hot, in the order of the journal."""
+        found = []
+        for chunk in self.of(RecordKind.CHECKPOINT).every:
+            is_start = ~chunk["moved"] & np.isin(chunk["name"], STARTED)
+            rows = (chunk[name][is_start].tolist() for name in ("sequence", "offset", "time"))
+            found += [Start(Place(sequence, offset), time) for sequence, offset, time in zip(*rows, strict=True)]
+        return sorted(found)
+
+
+class Records:
+    """The records of all databases."""
+
+    def __init__(self) -> None:
+        self.trails: dict[str | None, Trail] = {}
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Take in operations on keys, with the columns of KEPT; what is no broker's key is left out."""
+        rows = batch.filter(pc.fill_null(pc.starts_with(batch["key"], PREFIX), False))
+        for database in pc.unique(rows["database"]).to_pylist():
+            is_its = pc.is_null(rows["database"]) if database is None else pc.equal(rows["database"], database)
+            self.trails.setdefault(database, Trail()).take(rows.filter(is_its))
+
+    def merge(self, later: "Records") -> None:
+        """Take in what comes behind, which must not be used any more."""
+        for database, trail in later.trails.items():
+            mine = self.trails.get(database)
+            if mine is None:
+                self.trails[database] = trail
+            else:
+                mine.merge(trail)
+
+    def in_order(self) -> Iterator[tuple[str | None, Trail]]:
+        """Yield the databases by their identities."""
+        yield from sorted(self.trails.items(), key=lambda each: each[0] or "")
+
+
+def is_behind(one: Columns, other: Columns) -> Mask:
+    """Say of each row whether its place is behind that of the other one."""
+    found: Mask = (one["sequence"] > other["sequence"]) | (
+        (one["sequence"] == other["sequence"]) & (one["offset"] > other["offset"])
     )
-    record = F.struct(*[F.col(f"{_OF_RECORD}{name}").alias(name) for name in fields])
-    return found.select(
-        *KEPT,
-        F.substring("key", len(start) + 1, 1 << 10).alias("identifier"),
-        F.struct("sequence", "offset").alias("place"),
-        record.alias("record"),
-    )
+    return found
 
 
-def _decoded(
-    found: Iterator[pa.RecordBatch], *, kind: RecordKind, kept: Sequence[str], wanted: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the batches under the names that Spark was told."""
-    for batch in batches(found, kind=kind, kept=kept, wanted=wanted):
-        yield batch.rename_columns([*kept, *(f"{_OF_RECORD}{name}" for name in wanted)])
+def coded_fields(kind: RecordKind) -> list[str]:
+    """Return the fields of a kind that are texts."""
+    return [name for name in FIELDS.get(kind, ()) if name in _TEXTS[kind]]
 
 
-def of_every_kind(keyed: DataFrame) -> DataFrame:
-    """Return the operations on keys of a broker's records: the kind, and whether the value is a record of it."""
-    kept = KEPT | {"length": "bigint"}
-    names = ("database", "key", "sequence", "offset", "operation", "length", "moved")
-    types = {name: kept[name] for name in names} | {"kind": "string", READABLE: "boolean", NEWER: "boolean"}
-    made = ", ".join(f"{name} {spark_type_}" for name, spark_type_ in types.items())
-    found = of_broker(keyed).select(*names, VALUE).mapInArrow(partial(kinds, starts=STARTS, kept=names), made)
-    return found.withColumn("place", F.struct("sequence", "offset"))
+def _field(values: Values, name: str, rows: Mask, names: Names) -> npt.NDArray[Any]:
+    """Return a field of readable records: numbers as they stand there, times as Spark can show them, texts as codes."""
+    if name in NUMBERS:
+        lists = values.column(name).filter(pa.array(rows))
+        behind = np.empty(len(lists), np.object_)
+        for place, each in enumerate(lists):
+            behind[place] = each.values.to_numpy(zero_copy_only=False)
+        return behind
+    if name in _TEXTS[values.layout.kind]:
+        return names.codes(values.column(name).filter(pa.array(rows)))
+    found = values.heads[name][rows]
+    return clamped(found) if found.dtype == np.int64 else found
 
 
-def starts(keyed: DataFrame) -> DataFrame:
-    """Return the starts of the brokers, cold or hot: database, place, time."""
-    return (
-        versions(keyed, RecordKind.CHECKPOINT)
-        .where(is_put() & ~F.col("moved") & F.col("record.name").isin(*STARTED))
-        .select("database", "place", F.col("record.time").alias("time"))
-    )
-
-
-def latest(found: DataFrame, *more: Column) -> DataFrame:
-    """Return a row for each key of `versions` with a record: the latest readable one, and the DROP behind it if any.
-
-    `written` is the place of the record, and `moved` says whether compaction wrote it there.
-    """
-    place = F.when(is_put(), F.col("place"))
-    return (
-        found.groupBy("database", "identifier")
-        .agg(
-            F.max_by("record", place).alias("record"),
-            F.max_by("moved", place).alias("moved"),
-            F.max(place).alias("written"),
-            F.max(F.when(F.col("operation") == "DROP", F.struct("place", "time"))).alias("drop"),
-            *more,
-        )
-        .where(F.col("written").isNotNull())
-        .withColumn("drop", F.when(F.col("drop.place") > F.col("written"), F.col("drop")))
-    )
-
-
-def with_end(known: DataFrame, operations: DataFrame, is_over: Column) -> DataFrame:
-    """Add to the answer of `latest` how the first message of what was dropped was removed, unless `is_over` tells.
-
-    `end` has the operation and its place; null where there is no message, or nothing is known of its end.
-    """
-    removed = (
-        operations.where(F.col("operation").isin("DELIVER", "DELETE"))
-        .groupBy("database", "message")
-        .agg(F.max(F.struct("operation", F.struct("sequence", "offset").alias("place"))).alias("end"))
-    )
-    first = F.when(F.col("drop").isNotNull() & ~is_over & (F.col("record.first") != 0), F.col("record.first"))
-    return known.withColumn("message", first).join(removed, ["database", "message"], "left")
-
-
-def is_put() -> Column:
-    """Say of a row of `versions` whether it is a record that can be read."""
-    return (F.col("operation") == "PUT") & F.col(f"record.{READABLE}")
-
-
-def identifier(number: Column | str) -> Column:
-    """Return the identifier that a number of a head stands for; null for none."""
-    column = F.col(number) if isinstance(number, str) else number
-    return F.when(column != 0, F.lpad(F.hex(column), 16, "0"))
-
-
-def has_flag(flags: Column, flag: Flag) -> Column:
-    return flags.bitwiseAND(F.lit(int(flag))) != 0
-
-
-def queue_of_record() -> Column:
-    """Return the queue that the messages of the unit of work in `record` go to."""
-    service = F.col(f"record.{SERVICE}")
-    is_reply = has_flag(F.col("record.flags"), Flag.FROM_SERVER)
-    return F.when(is_reply, F.concat(service, F.lit("/reply"))).otherwise(service)
+def _joined(chunks: Sequence[Columns]) -> Columns:
+    return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}

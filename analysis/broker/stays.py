@@ -1,103 +1,99 @@
 """How long units of work stay in each status: every stay as a row, where the status is persistent."""
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
-from pyspark.sql import functions as F  # noqa: N812
+import numpy as np
+import pyarrow as pa
 
-from oms_journal.analysis.broker.records import has_flag, is_put, queue_of_record, starts, versions
-from oms_journal.analysis.questions.described import answers
-from oms_journal.analysis.questions.times import between, seconds
-from oms_journal.broker.records import Flag, RecordKind
+from oms_journal.analysis.broker.answers import UOW_STAYS
+from oms_journal.analysis.broker.columns import SERVICE
+from oms_journal.analysis.broker.records import DROPPED, Start, Trail, is_behind
+from oms_journal.analysis.broker.scan import Store
+from oms_journal.analysis.broker.units import STATUSES, flagged, queues_of
+from oms_journal.analysis.fold.arrays import in_order, made, same, seconds, texts, together
+from oms_journal.analysis.fold.figures import Mask, Numbers
+from oms_journal.analysis.fold.messages import Columns, some
+from oms_journal.broker.records import Flag, RecordKind, Status
 
-_DROPPED = "dropped"  # stands for the status of what is not there any more
 
-
-@answers(
-    {
-        "database": "identity of the database, 32 hexadecimal digits",
-        "uowid": "identifier of the unit of work",
-        "queue": "CLASS/SERVER/SERVICE, with /reply for its answers to clients",
-        "status": "that it came into",
-        "since": "when",
-        "until": "when it left it, or was forgotten in it; null while it stays",
-        "seconds": "from since to until; null while it stays",
-    }
-)
-def uow_stays(keyed: DataFrame) -> DataFrame:
+def uow_stays(store: Store) -> pa.Table:
     """Return one row for each time that a unit of work with persistent status came into a status.
 
     If clean-up has removed the first records of a unit of work, the answer begins with its oldest record. It takes the
     first stay to begin with the last change that this record tells of. A restart writes no record of a unit of work.
     The answer takes it to end a stay in DELIVERED, and to begin one in ACCEPTED.
     """
-    return (
-        _with_restarts(_moments(keyed), keyed)
-        .withColumn("before", F.lag("status").over(_in_order()))
-        .where(~F.col("before").eqNullSafe(F.col("status")))
-        .withColumn("until", F.lead("since").over(_in_order()))
-        .where(F.col("status") != _DROPPED)
-        .withColumn("seconds", seconds(between("since", "until")))
+    found = [_of(database, trail) for database, trail in store.records.in_order()]
+    return together(UOW_STAYS, [table for table in found if len(table)])
+
+
+def _of(database: str | None, trail: Trail) -> pa.Table:
+    of_kind = trail.of(RecordKind.UOW)
+    if not of_kind.moments:
+        return pa.table({})
+    every = {name: np.concatenate([chunk[name] for chunk in of_kind.moments]) for name in of_kind.moments[0]}
+    moments = _with_restarts(_told(every), trail.starts())
+    keys, status = moments["key"], moments["status"]
+    is_change = np.append(True, (keys[1:] != keys[:-1]) | (status[1:] != status[:-1]))[: len(keys)]
+    moments = some(moments, is_change)
+    keys, since = moments["key"], moments["changed"]
+    has_next = np.append(keys[1:] == keys[:-1], False)[: len(keys)]
+    until = np.append(since[1:], 0)[: len(since)]
+    is_stay = moments["status"] != DROPPED
+    moments, has_next, since, until = some(moments, is_stay), has_next[is_stay], since[is_stay], until[is_stay]
+    table = made(
+        UOW_STAYS,
+        {
+            "database": same(database, len(since)),
+            "uowid": texts(of_kind.keys.texts, moments["key"]),
+            "queue": queues_of(trail, moments[SERVICE], flagged(moments, Flag.FROM_SERVER)),
+            "status": texts(STATUSES, moments["status"]),
+            "since": (since, since != 0),
+            "until": (until, has_next),
+            "seconds": (seconds(since, until), has_next),
+        },
     )
+    return in_order(table, ("uowid", "since"))
 
 
-def _moments(keyed: DataFrame) -> DataFrame:
-    """Return a row for every record and DROP of a unit of work with persistent status, in no order.
+def _told(every: Columns) -> Columns:
+    """Return what tells of stays, in the order of the journal, unit by unit.
 
-    What compaction wrote again tells something only where the record itself is not there any more.
+    What compaction wrote again tells something only where the record itself is not there any more. A DROP tells
+    something of units of work of which a record is there.
     """
-    has_status = is_put() & has_flag(F.col("record.flags"), Flag.STATUS_PERSISTENT)
-    return (
-        versions(keyed, RecordKind.UOW, "status", "flags", "changed", "service")
-        .where(has_status | (F.col("operation") == "DROP"))
-        .select(
-            "database",
-            F.col("identifier").alias("uowid"),
-            "place",
-            F.when(has_status, F.col("record.status")).otherwise(F.lit(_DROPPED)).alias("status"),
-            F.when(has_status, queue_of_record()).alias("queue"),
-            F.when(has_status, F.col("record.changed")).otherwise(F.col("time")).alias("since"),
-            "moved",
-        )
-        .withColumns(
-            {
-                "queue": F.last("queue", ignorenulls=True).over(_in_order()),  # a DROP comes behind a record
-                "turn": F.row_number().over(_in_order()),
-            }
-        )
-        .where(F.col("queue").isNotNull() & (~F.col("moved") | (F.col("turn") == 1)))
-    )
+    every = some(every, flagged(every, Flag.STATUS_PERSISTENT))
+    every = some(every, np.lexsort((every["offset"], every["sequence"], every["key"])))
+    is_record, keys = every["status"] != DROPPED, every["key"]
+    begins = _begins(keys)
+    last = np.maximum.accumulate(np.where(is_record, np.arange(len(keys)), -1))  # the record that a row goes by
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(keys)), 0))
+    has_record = last >= first
+    for name in (SERVICE, "flags"):
+        every[name] = every[name][last]
+    return some(every, has_record & (~every["moved"] | begins))
 
 
-def _with_restarts(moments: DataFrame, keyed: DataFrame) -> DataFrame:
-    """Add a moment in ACCEPTED where the broker was started while the record said DELIVERED."""
-    place, since, until = F.col("place"), F.col("since"), F.col("next")
-    known = (
-        starts(keyed).groupBy("database").agg(F.sort_array(F.collect_list(F.struct("place", "time"))).alias("starts"))
-    )
-
-    def is_within(start: Column) -> Column:
-        is_behind = F.when(F.col("moved"), start["time"] > since).otherwise(start["place"] > place)
-        return is_behind & (until.isNull() | (start["place"] < until))
-
-    first = F.get(F.filter("starts", is_within), F.lit(0))
-    here = _moment(place, F.col("status"), since)
-    again = _moment(F.col("start.place"), F.lit("ACCEPTED"), F.col("start.time"))
-    return (
-        moments.withColumn("next", F.lead("place").over(_in_order()))
-        .join(F.broadcast(known), "database", "left")
-        .withColumn("start", F.when(F.col("status") == "DELIVERED", first))
-        .select(
-            "database",
-            "uowid",
-            "queue",
-            F.inline(F.when(F.col("start").isNull(), F.array(here)).otherwise(F.array(here, again))),
-        )
-    )
+def _begins(keys: Numbers) -> Mask:
+    found = np.ones(len(keys), np.bool_)
+    found[1:] = keys[1:] != keys[:-1]
+    return found
 
 
-def _moment(place: Column, status: Column, since: Column) -> Column:
-    return F.struct(place.alias("place"), status.alias("status"), since.alias("since"))
-
-
-def _in_order() -> WindowSpec:
-    """Return a unit of work's rows in the order of the journal."""
-    return Window.partitionBy("database", "uowid").orderBy("place")
+def _with_restarts(moments: Columns, starts: list[Start]) -> Columns:
+    """Return the moments with one in ACCEPTED behind each in DELIVERED during which the broker was started."""
+    count = len(moments["key"])
+    following = np.append(moments["key"][1:] == moments["key"][:-1], False)[:count]
+    after = {name: np.append(moments[name][1:], 0)[:count] for name in ("sequence", "offset")}
+    is_left = moments["status"] == Status.DELIVERED  # and no start has been found yet
+    rows, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for start in starts:
+        place: Columns = {name: np.full(count, value) for name, value in start.place._asdict().items()}
+        is_later = np.where(moments["moved"], start.time > moments["changed"], is_behind(place, moments))
+        found = np.flatnonzero(is_left & is_later & (~following | is_behind(after, place)))
+        is_left[found] = False
+        rows.append(found)
+        times.append(np.full(len(found), start.time))
+    again = np.concatenate(rows)
+    both = {name: np.concatenate((values, values[again])) for name, values in moments.items()}
+    both["status"][count:] = Status.ACCEPTED
+    both["changed"][count:] = np.concatenate(times)
+    return some(both, np.argsort(np.append(np.arange(count), again), kind="stable"))

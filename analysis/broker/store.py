@@ -1,85 +1,79 @@
 """What a broker keeps beside its messages: its starts and ends, and how many records of each kind there are."""
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+import numpy as np
+import pyarrow as pa
 
-from oms_journal.analysis.broker.columns import NEWER, READABLE
-from oms_journal.analysis.broker.records import is_put, of_every_kind, versions
-from oms_journal.analysis.questions.described import answers
-from oms_journal.broker.records import RecordKind
+from oms_journal.analysis.broker.answers import BROKER_RECORDS, BROKER_STARTS
+from oms_journal.analysis.broker.records import COUNTS, Trail
+from oms_journal.analysis.broker.scan import Store
+from oms_journal.analysis.fold.arrays import in_order, made, same, texts, together
+from oms_journal.analysis.fold.messages import some
+from oms_journal.broker.records import CheckpointName, RecordKind
 
 _MEANINGS = {"ETBC": "cold start", "ETBH": "hot start", "ETBT": "termination"}
 
 
-@answers(
-    {
-        "database": "identity of the database, 32 hexadecimal digits",
-        "broker_id": "BROKER-ID",
-        "time": "when",
-        "checkpoint": "ETBC, ETBH, ETBT",
-        "what": "cold start, hot start, termination",
-        "starts": "how often the store had been started by then",
-        "job": "host and program",
-        "platform": "where the broker ran; null where that record is not there",
-        "version": "of the program; null likewise",
-    }
-)
-def broker_starts(keyed: DataFrame) -> DataFrame:
+def broker_starts(store: Store) -> pa.Table:
     """Return one row for each start and each orderly end of a broker, as far as the journal tells of them.
 
     A broker that was killed has no end.
     """
-    marks = (
-        versions(keyed, RecordKind.CHECKPOINT)
-        .where(is_put())
-        .select("database", "record.*")
-        .dropDuplicates(["database", "name", "starts", "time"])
-    )
-    masters = (
-        versions(keyed, RecordKind.MASTER)
-        .where(is_put())
-        .select("database", "record.starts", "record.platform", "record.version")
-        .dropDuplicates(["database", "starts"])
-    )
-    names = F.create_map(*[F.lit(text) for pair in _MEANINGS.items() for text in pair])
-    return marks.join(masters, ["database", "starts"], "left").withColumns(
-        {"checkpoint": F.col("name"), "what": names[F.col("name")]}
-    )
+    found = [_starts_of(database, trail) for database, trail in store.records.in_order()]
+    return together(BROKER_STARTS, [table for table in found if len(table)])
 
 
-@answers(
-    {
-        "database": "identity of the database, 32 hexadecimal digits",
-        "kind": "UOW, PUBLICATION, SUBSCRIPTION, MASTER, CHECKPOINT, CLOCK",
-        "keys": "keys that are there",
-        "bytes": "of their values",
-        "written": "values that were written; what compaction wrote again is not counted again",
-        "written_bytes": "bytes of these",
-        "dropped": "keys that were dropped",
-        "unreadable": "values that are damaged, or no record of their kind",
-        "newer": "of these, records of a version that is not known here",
-    }
-)
-def broker_records(keyed: DataFrame) -> DataFrame:
+def broker_records(store: Store) -> pa.Table:
     """Return how many records of each kind the broker keeps, has written and has dropped."""
-    is_written, size = F.col("operation") == "PUT", F.col("length")
-    is_first, is_drop = is_written & ~F.col("moved"), F.col("operation") == "DROP"
-    by_key = (
-        of_every_kind(keyed)
-        .groupBy("database", "kind", "key")
-        .agg(
-            F.max(F.struct("place", "operation", "length")).alias("last"),
-            F.count_if(is_first).alias("written"),
-            F.sum(F.when(is_first, size)).alias("written_bytes"),
-            F.count_if(is_drop).alias("dropped"),
-            F.count_if(is_written & ~F.col(READABLE)).alias("unreadable"),
-            F.count_if(is_written & F.col(NEWER)).alias("newer"),
-        )
+    rows = []
+    for database, trail in store.records.in_order():
+        for kind, records in sorted(trail.kinds.items(), key=lambda each: each[0].name):
+            operations = records.operations.rows()
+            if len(operations["key"]):
+                lengths = operations["length"][operations["is_put"]]
+                counts = dict(zip(COUNTS, records.counts.tolist(), strict=True))
+                rows.append(
+                    {"database": database, "kind": kind.name, "keys": len(lengths), "bytes": int(lengths.sum())}
+                    | counts
+                )
+    columns = {name: [row[name] for row in rows] for name in BROKER_RECORDS}
+    return made(BROKER_RECORDS, {name: pa.array(values, BROKER_RECORDS[name].type) for name, values in columns.items()})
+
+
+def _starts_of(database: str | None, trail: Trail) -> pa.Table:
+    chunks = trail.of(RecordKind.CHECKPOINT).every
+    if not chunks:
+        return pa.table({})
+    marks = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+    known = np.stack([marks[name].astype(np.int64) for name in ("time", "starts", "name")])
+    _, rows = np.unique(known, axis=1, return_index=True)
+    marks, names = some(marks, rows), trail.names.texts
+    masters = _masters(trail)
+    master = [masters.get(starts, (-1, -1)) for starts in marks["starts"].tolist()]
+    platform, version = (np.array([each[at] for each in master], np.int64) for at in (0, 1))
+    checkpoints = ["", *(CheckpointName(number).name for number in sorted(CheckpointName))]
+    table = made(
+        BROKER_STARTS,
+        {
+            "database": same(database, len(rows)),
+            "broker_id": texts(names, marks["broker_id"]),
+            "time": (marks["time"], marks["time"] != 0),
+            "checkpoint": texts(checkpoints, marks["name"]),
+            "what": texts([_MEANINGS.get(name) for name in checkpoints], marks["name"]),
+            "starts": marks["starts"],
+            "job": texts(names, marks["job"]),
+            "platform": texts(names, platform),
+            "version": texts(names, version),
+        },
     )
-    is_there = F.col("last.operation") == "PUT"
-    sums = ("written", "written_bytes", "dropped", "unreadable", "newer")
-    return by_key.groupBy("database", "kind").agg(
-        F.count_if(is_there).alias("keys"),
-        F.coalesce(F.sum(F.when(is_there, F.col("last.length"))), F.lit(0)).alias("bytes"),
-        *[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in sums],
-    )
+    return in_order(table, ("time", "starts", "checkpoint"))
+
+
+def _masters(trail: Trail) -> dict[int, tuple[int, int]]:
+    """Return platform and version of the program, as places among the texts, by the number of the start."""
+    found: dict[int, tuple[int, int]] = {}
+    names = ("sequence", "offset", "starts", "platform", "version")
+    chunks = trail.of(RecordKind.MASTER).every
+    rows = [row for chunk in chunks for row in zip(*(chunk[name].tolist() for name in names), strict=True)]
+    for _, _, starts, platform, version in sorted(rows):
+        found[starts] = platform, version
+    return found

@@ -1,230 +1,221 @@
-"""Publish and subscribe: what became of publications, and how far each durable subscriber is behind."""
+"""Publish and subscribe: what became of publications, and how far each durable subscriber is behind.
 
-from datetime import datetime
+`now` in microseconds since 1970.
+"""
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from oms_journal.analysis.broker.records import identifier, is_put, latest, versions, with_end
-from oms_journal.analysis.broker.units import GONE
-from oms_journal.analysis.questions.described import answers
-from oms_journal.analysis.questions.latency import SHARES, percentiles
-from oms_journal.analysis.questions.times import age, between, seconds
-from oms_journal.broker.records import RecordKind
+from oms_journal.analysis.broker.answers import PUBLICATIONS, SUBSCRIBERS, TOPICS
+from oms_journal.analysis.broker.records import Trail
+from oms_journal.analysis.broker.scan import Ends, Store, dropped
+from oms_journal.analysis.broker.services import quantiles
+from oms_journal.analysis.broker.units import GONE, STATUSES, identifiers, said
+from oms_journal.analysis.fold.arrays import (
+    floats,
+    in_order,
+    is_any,
+    made,
+    numbers,
+    ranks,
+    same,
+    seconds,
+    texts,
+    there,
+    together,
+    whole,
+)
+from oms_journal.analysis.fold.figures import Mask, Numbers
+from oms_journal.analysis.fold.groups import Groups
+from oms_journal.analysis.reading.schema import Micros
+from oms_journal.broker.records import RecordKind, Status
 
 _LONG_MAX = (1 << 63) - 1
-_DATABASE = {"database": "identity of the database, 32 hexadecimal digits"}
+_KEYS = ("database", "topic")
+_NOBODY = np.iinfo(np.int64).max
 
 
-@answers(
-    {
-        **_DATABASE,
-        "publication_id": "its identifier, 16 hexadecimal digits",
-        "topic": "TOPIC",
-        "publisher": "USER-ID",
-        "status": "ACCEPTED: a subscriber is still to have it; PROCESSED: all have it; TIMEOUT: its lifetime was over; "
-        "GONE: erased with the store",
-        "user_status": "what the publisher said of it last; null for nothing",
-        "messages": "how many messages it has",
-        "bytes": "of all its messages",
-        "lifetime": "seconds; 0 for no end",
-        "first_message": "number of its first message",
-        "created": "time of its first message",
-        "committed": "time of the publisher's commit",
-        "ended": "when the store forgot it; null while it is there",
-        "seconds_to_end": "from committed to ended",
-    }
-)
-def publications(keyed: DataFrame, operations: DataFrame) -> DataFrame:
+def publications(store: Store) -> pa.Table:
     """Return one row a publication that the store had.
 
-    The store has a publication if it had a subscriber at its commit. `keyed` are the operations on keys with their
-    values (column `payload`). `operations` are those on messages.
+    The store has a publication if it had a subscriber at its commit.
     """
-    known = latest(versions(keyed, RecordKind.PUBLICATION)).withColumnRenamed("identifier", "publication_id")
-    names = ("status", "topic", "messages", "lifetime", "created", "committed")
-    return (
-        with_end(known, operations, F.lit(False))
-        .withColumns({name: F.col(f"record.{name}") for name in names})
-        .withColumns(
-            {
-                "status": _status(),
-                "publisher": F.col("record.user"),
-                "user_status": F.when(F.col("record.ustatus") != "", F.col("record.ustatus")),
-                "bytes": F.col("record.size"),
-                "first_message": F.col("record.first"),
-                "ended": F.col("drop.time"),
-            }
-        )
-        .withColumn("seconds_to_end", seconds(between("committed", "ended")))
-    )
+    found = [_published(database, trail, store.ends) for database, trail in store.records.in_order()]
+    return together(PUBLICATIONS, [table for table in found if len(table)])
 
 
-def _status() -> Column:
-    end, is_at_once = F.col("end.operation"), F.col("end.place") == F.col("drop.place")
-    return (
-        F.when(F.col("drop").isNull(), F.col("record.status"))
-        .when(end == "DELIVER", F.lit("PROCESSED"))
-        .when((end == "DELETE") & is_at_once, F.lit("TIMEOUT"))
-        .otherwise(F.lit(GONE))
-    )
-
-
-@answers(
-    {
-        **_DATABASE,
-        "subscription_id": "its identifier, 16 hexadecimal digits",
-        "topic": "TOPIC",
-        "user": "USER-ID of the subscriber",
-        "token": "TOKEN; null for none",
-        "subscribed": "when it subscribed",
-        "active": "when it did something last, as far as its record says",
-        "ended": "when it ended: unsubscribed, expired, or erased with the store; null while it is there",
-        "expiration": "seconds without activity after which it ends; 0 for no end",
-        "acknowledgements": "commits of the subscriber that the journal tells of",
-        "last_acknowledged": "identifier of the publication that it acknowledged last; null for none",
-        "position": "publications whose first message has at most this number are done with, or were before its time",
-        "lag_publications": "publications that it is still to acknowledge",
-        "lag_messages": "messages of these",
-        "lag_bytes": "bytes of these messages",
-        "lag_since": "time of the commit of the oldest of them; null for none",
-        "lag_seconds": "how long ago that is at `now`; 0 for none",
-        "idle_seconds": "how long ago `active` is at `now`",
-    }
-)
-def subscribers(keyed: DataFrame, published: DataFrame, *, now: datetime | None = None) -> DataFrame:
-    """Return one row a durable subscription: how far it is behind, from the answer of `publications`.
+def subscribers(store: Store, published: pa.Table, *, now: Micros) -> pa.Table:
+    """Return one row a durable subscription: how far it is behind, from the table of the publications.
 
     Nobody waits any more for a publication that has timed out. A subscription that has ended is not behind. Ages are
-    reckoned up to `now`. By default that is the time at which the question is answered.
+    reckoned up to `now`.
     """
-    committed = F.col("record.last_committed")
-    done = F.count_distinct(F.when(is_put() & (committed != 0), committed)).alias("acknowledgements")
-    names = ("topic", "user", "subscribed", "active", "expiration", "position")
-    known = (
-        latest(versions(keyed, RecordKind.SUBSCRIPTION), done)
-        .withColumnRenamed("identifier", "subscription_id")
-        .withColumns({name: F.col(f"record.{name}") for name in names})
-        .withColumns(
-            {
-                "token": F.when(F.col("record.token") != "", F.col("record.token")),
-                "ended": F.col("drop.time"),
-                "last_acknowledged": identifier("record.last_committed"),
-            }
-        )
-    )
-    counts = ("lag_publications", "lag_messages", "lag_bytes")
-    return (
-        known.join(_lags(known, published), ["database", "subscription_id"], "left")
-        .withColumns({name: F.coalesce(name, F.lit(0)) for name in counts})
-        .withColumns(
-            {
-                "lag_seconds": F.coalesce(age("lag_since", now), F.lit(0.0)),
-                "idle_seconds": F.when(F.col("ended").isNull(), age("active", now)),
-            }
-        )
-    )
+    waiting = published.filter(pc.is_null(published["ended"]))
+    found = [_subscribed(database, trail, waiting, now) for database, trail in store.records.in_order()]
+    return together(SUBSCRIBERS, [table for table in found if len(table)])
 
 
-def _is_in(numbers: str, number: Column) -> Column:
-    """Say whether a number is in one of the ranges: their ends, with 2^63 added, are negative (broker-records.md)."""
-    next_ = F.get(F.filter(numbers, lambda each: each.bitwiseAND(_LONG_MAX) >= number), F.lit(0))
-    return F.coalesce((next_ < 0) | (next_ == number), F.lit(False))
-
-
-def _lags(known: DataFrame, published: DataFrame) -> DataFrame:
-    """Return for each subscription that is there what it is still to acknowledge."""
-    there = known.where(F.col("ended").isNull()).select(
-        "database", "topic", "subscription_id", "position", F.col("record.acknowledged").alias("done")
-    )
-    waiting = published.where(F.col("ended").isNull()).select(
-        "database", "topic", "first_message", "messages", "bytes", "committed"
-    )
-    is_behind = (F.col("first_message") > F.col("position")) & ~_is_in("done", F.col("first_message"))
-    return (
-        waiting.join(there, ["database", "topic"])
-        .where(is_behind)
-        .groupBy("database", "subscription_id")
-        .agg(
-            F.count(F.lit(1)).alias("lag_publications"),
-            F.sum("messages").alias("lag_messages"),
-            F.sum("bytes").alias("lag_bytes"),
-            F.min("committed").alias("lag_since"),
-        )
-    )
-
-
-@answers(
-    {
-        **_DATABASE,
-        "topic": "TOPIC",
-        "publications": "that the store had",
-        "messages": "of these",
-        "bytes": "of these messages",
-        "publishers": "USER-IDs that have published, approximately",
-        "waiting": "publications that a subscriber is still to have",
-        "waiting_bytes": "of their messages",
-        "processed": "that every subscriber has acknowledged",
-        "timed_out": "whose lifetime was over before",
-        "gone": "that were erased with the store",
-        "p50_seconds": "from commit until all subscribers had acknowledged: half are not slower; null for none",
-        "p90_seconds": "likewise, nine in ten",
-        "p99_seconds": "likewise, 99 in a hundred",
-        "max_seconds": "likewise, the slowest",
-        "oldest_committed": "commit of the oldest one that waits; null for none",
-        "oldest_age_seconds": "how long ago that is at `now`",
-        "subscribers": "durable subscriptions that are there",
-        "subscribers_behind": "of these, those with something to acknowledge",
-        "lag_publications_max": "the most that one of them is still to acknowledge",
-        "lag_seconds_max": "the longest that one of them is behind",
-        "subscribers_ended": "durable subscriptions that were there and ended",
-    }
-)
-def topics(
-    published: DataFrame, subscribed: DataFrame, *, now: datetime | None = None, exact: bool = False
-) -> DataFrame:
+def topics(published: pa.Table, subscribed: pa.Table, *, now: Micros, exact: bool = False) -> pa.Table:
     """Return one row a topic with stored publications or durable subscribers.
 
-    `published` is the answer of `publications`, `subscribed` that of `subscribers`. The store does not have subscribers
-    that are not durable.
+    From the tables of the publications and of the subscribers. The store does not have others than durable subscribers.
     """
-    status = F.col("status")
-    is_waiting = F.col("ended").isNull()
-    taken = F.when(status == "PROCESSED", F.col("seconds_to_end"))
-    by_topic = published.groupBy("database", "topic").agg(
-        F.count(F.lit(1)).alias("publications"),
-        F.sum("messages").alias("messages"),
-        F.sum("bytes").alias("bytes"),
-        F.approx_count_distinct("publisher").alias("publishers"),
-        F.count_if(is_waiting).alias("waiting"),
-        F.sum(F.when(is_waiting, F.col("bytes"))).alias("waiting_bytes"),
-        F.count_if(status == "PROCESSED").alias("processed"),
-        F.count_if(status == "TIMEOUT").alias("timed_out"),
-        F.count_if(status == GONE).alias("gone"),
-        percentiles(taken, SHARES, exact=exact).alias("taken"),
-        F.max(taken).alias("max_seconds"),
-        F.min(F.when(is_waiting, F.col("committed"))).alias("oldest_committed"),
-    )
-    is_there = F.col("ended").isNull()
-    by_subscribers = subscribed.groupBy("database", "topic").agg(
-        F.count_if(is_there).alias("subscribers"),
-        F.count_if(is_there & (F.col("lag_publications") > 0)).alias("subscribers_behind"),
-        F.max(F.when(is_there, F.col("lag_publications"))).alias("lag_publications_max"),
-        F.max(F.when(is_there, F.col("lag_seconds"))).alias("lag_seconds_max"),
-        F.count_if(~is_there).alias("subscribers_ended"),
-    )
-    shares = {f"p{share * 100:.0f}_seconds": F.col("taken")[at] for at, share in enumerate(SHARES)}
-    return by_topic.join(by_subscribers, ["database", "topic"], "full").withColumns(
+    count, more = len(published), len(subscribed)
+    both = pa.concat_tables([each.select(_KEYS) for each in (published, subscribed)])
+    groups = Groups(both, _KEYS)
+    is_publication = np.arange(len(both)) < count
+
+    def of_publications(values: npt.NDArray[np.int64], rest: int = 0) -> Numbers:
+        return np.append(values, np.full(more, rest, np.int64))
+
+    def where(values: Mask) -> Mask:
+        return np.append(values, np.zeros(more, np.bool_))
+
+    def of_subscribers(values: Mask) -> Mask:
+        return np.append(np.zeros(count, np.bool_), values)
+
+    is_waiting, is_done = ~there(published["ended"]), is_any(published["status"], ("PROCESSED",))
+    taken = np.append(floats(published["seconds_to_end"]), np.zeros(more))
+    committed = of_publications(numbers(published["committed"]))
+    oldest = groups.lowest(committed, where(is_waiting & there(published["committed"])))
+    is_there, lags = ~there(subscribed["ended"]), numbers(subscribed["lag_publications"])
+    lag_seconds = np.append(np.zeros(count), floats(subscribed["lag_seconds"]))
+    farthest = groups.highest(np.append(np.zeros(count, np.int64), lags), of_subscribers(is_there))
+    return made(
+        TOPICS,
         {
-            **{name: F.coalesce(name, F.lit(0)) for name in _COUNTS},
-            "lag_seconds_max": F.coalesce("lag_seconds_max", F.lit(0.0)),
-            **shares,
-            "oldest_age_seconds": age("oldest_committed", now),
-        }
+            **{name: groups.named(name) for name in _KEYS},
+            "publications": groups.counted(is_publication),
+            **{name: groups.summed(of_publications(numbers(published[name]))) for name in ("messages", "bytes")},
+            "publishers": groups.distinct(of_publications(ranks(published["publisher"]), -1)),
+            "waiting": groups.counted(where(is_waiting)),
+            "waiting_bytes": groups.summed(of_publications(numbers(published["bytes"])), where(is_waiting)),
+            "processed": groups.counted(where(is_done)),
+            "timed_out": groups.counted(where(is_any(published["status"], ("TIMEOUT",)))),
+            "gone": groups.counted(where(is_any(published["status"], (GONE,)))),
+            **quantiles(groups, taken, where(is_done & there(published["seconds_to_end"])), exact=exact),
+            "oldest_committed": oldest,
+            "oldest_age_seconds": (seconds(oldest[0], np.full(groups.count, now)), oldest[1]),
+            "subscribers": groups.counted(of_subscribers(is_there)),
+            "subscribers_behind": groups.counted(of_subscribers(is_there & (lags > 0))),
+            "lag_publications_max": np.where(farthest[1], farthest[0], 0),
+            "lag_seconds_max": groups.longest(lag_seconds, of_subscribers(is_there))[0],
+            "subscribers_ended": groups.counted(of_subscribers(~is_there)),
+        },
     )
 
 
-_COUNTS = (
-    *("publications", "messages", "bytes", "publishers", "waiting", "waiting_bytes", "processed", "timed_out", "gone"),
-    *("subscribers", "subscribers_behind", "lag_publications_max", "subscribers_ended"),
-)
+def _published(database: str | None, trail: Trail, ends: Ends) -> pa.Table:
+    of_kind = trail.of(RecordKind.PUBLICATION)
+    records = of_kind.records.rows()
+    count = len(records["key"])
+    if not count:
+        return pa.table({})
+    is_dropped, drops = dropped(records, of_kind.drops)
+    first, committed = records["first"].astype(np.int64), records["committed"]
+    is_ended, last = ends.of(database, first)
+    is_at_once = (last["sequence"] == drops["sequence"]) & (last["offset"] == drops["offset"])
+    status = np.select(
+        [~is_dropped, is_ended & last["is_delivered"], is_ended & is_at_once],
+        [records["status"].astype(np.int64), np.int64(Status.PROCESSED), np.int64(Status.TIMEOUT)],
+        np.int64(STATUSES.index(GONE)),
+    )
+    known = trail.names.texts
+    table = made(
+        PUBLICATIONS,
+        {
+            "database": same(database, count),
+            "publication_id": texts(of_kind.keys.texts, records["key"]),
+            "topic": texts(known, records["topic"]),
+            "publisher": texts(known, records["user"]),
+            "status": texts(STATUSES, status),
+            "user_status": said(known, records["ustatus"]),
+            "messages": records["messages"],
+            "bytes": records["size"],
+            "lifetime": records["lifetime"],
+            "first_message": first,
+            "created": (records["created"], records["created"] != 0),
+            "committed": (committed, committed != 0),
+            "ended": (drops["time"], is_dropped),
+            "seconds_to_end": (seconds(committed, drops["time"]), is_dropped & (committed != 0)),
+        },
+    )
+    return in_order(table, ("publication_id",))
+
+
+def _subscribed(database: str | None, trail: Trail, waiting: pa.Table, now: Micros) -> pa.Table:
+    of_kind = trail.of(RecordKind.SUBSCRIPTION)
+    records = of_kind.records.rows()
+    count = len(records["key"])
+    if not count:
+        return pa.table({})
+    is_dropped, drops = dropped(records, of_kind.drops)
+    lags, since = _lags(trail, np.where(is_dropped, -1, records["topic"]), _of_database(waiting, database))
+    known, active, is_behind = trail.names.texts, records["active"], lags[0] > 0
+    commits = np.bincount(of_kind.commits["key"], minlength=len(of_kind.keys.texts))
+    table = made(
+        SUBSCRIBERS,
+        {
+            "database": same(database, count),
+            "subscription_id": texts(of_kind.keys.texts, records["key"]),
+            "topic": texts(known, records["topic"]),
+            "user": texts(known, records["user"]),
+            "token": said(known, records["token"]),
+            "subscribed": (records["subscribed"], records["subscribed"] != 0),
+            "active": (active, active != 0),
+            "ended": (drops["time"], is_dropped),
+            "expiration": records["expiration"],
+            "acknowledgements": commits[records["key"]],
+            "last_acknowledged": identifiers(records["last_committed"]),
+            "position": records["position"],
+            "lag_publications": lags[0],
+            "lag_messages": lags[1],
+            "lag_bytes": lags[2],
+            "lag_since": (since, is_behind),
+            "lag_seconds": np.where(is_behind, seconds(since, np.full(count, now)), 0.0),
+            "idle_seconds": (seconds(active, np.full(count, now)), ~is_dropped & (active != 0)),
+        },
+    )
+    return in_order(table, ("subscription_id",))
+
+
+def _of_database(waiting: pa.Table, database: str | None) -> pa.Table:
+    column = waiting["database"]
+    return waiting.filter(pc.is_null(column) if database is None else pc.equal(column, database))
+
+
+def _lags(trail: Trail, topics_: Numbers, waiting: pa.Table) -> tuple[list[Numbers], Numbers]:
+    """Return for each subscription to a topic, -1 for none, what it is still to acknowledge, and since when.
+
+    How many publications, how many messages and bytes of theirs, and the earliest commit.
+    """
+    records = trail.of(RecordKind.SUBSCRIPTION).records.rows()
+    places = {text: place for place, text in enumerate(trail.names.texts)}
+    topic = np.array([places.get(text, -2) for text in whole(waiting["topic"]).to_pylist()], np.int64)
+    first, messages, size, committed = (
+        numbers(waiting[name]) for name in ("first_message", "messages", "bytes", "committed")
+    )
+    lags, since = [np.zeros(len(topics_), np.int64) for _ in range(3)], np.full(len(topics_), _NOBODY)
+    for place, (wanted, position) in enumerate(
+        zip(topics_.tolist(), records["position"].astype(np.int64).tolist(), strict=True)
+    ):
+        rows = np.flatnonzero((topic == wanted) & (first > position))
+        rows = rows[~_is_in(records["acknowledged"][place], first[rows])]
+        for lag, found in zip(lags, (len(rows), messages[rows].sum(), size[rows].sum()), strict=True):
+            lag[place] = found
+        if len(rows):
+            since[place] = committed[rows].min()
+    return lags, since
+
+
+def _is_in(acknowledged: Numbers, wanted: Numbers) -> Mask:
+    """Say whether numbers are in one of the ranges: their ends, with 2^63 added, are negative (broker-records.md)."""
+    if not len(acknowledged):
+        return np.zeros(len(wanted), np.bool_)
+    ends = acknowledged & _LONG_MAX
+    places = np.searchsorted(ends, wanted)
+    following = acknowledged[np.minimum(places, len(ends) - 1)]
+    found: Mask = (places < len(ends)) & ((following < 0) | (following == wanted))
+    return found

@@ -10,146 +10,158 @@
 A restart makes DELIVERED units of work ACCEPTED again without a word, and so does the answer here.
 """
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+import numpy as np
+import pyarrow as pa
 
-from oms_journal.analysis.broker.records import (
-    has_flag,
-    identifier,
-    is_put,
-    latest,
-    queue_of_record,
-    starts,
-    versions,
-    with_end,
-)
-from oms_journal.analysis.questions.described import answers
-from oms_journal.analysis.questions.times import between, seconds
-from oms_journal.broker.records import Flag, RecordKind
+from oms_journal.analysis.broker.answers import UNITS_OF_WORK
+from oms_journal.analysis.broker.columns import SERVICE
+from oms_journal.analysis.broker.records import Trail, is_behind
+from oms_journal.analysis.broker.scan import COMPLETE, Ends, Store, dropped
+from oms_journal.analysis.fold.arrays import in_order, made, same, seconds, texts, together
+from oms_journal.analysis.fold.figures import Mask, Numbers
+from oms_journal.analysis.fold.messages import Columns
+from oms_journal.broker.records import ConversationState, Flag, RecordKind, Status, identifier
 
-COMPLETE = ("BACKEDOUT", "PROCESSED", "CANCELLED", "TIMEOUT", "DISCARDED")
 REMOVED, GONE = "REMOVED", "GONE"  # as far as it is known of one without a persistent status
 WAITING = ("ACCEPTED", "DELIVERED", "POSTPONED")  # committed, and not complete
 FAILED = ("BACKEDOUT", "CANCELLED", "TIMEOUT", "DISCARDED", REMOVED, GONE)
+NAMES = ["", *(Status(number).name if number in list(Status) else "" for number in range(1, max(Status) + 1))]
+STATUSES = [*NAMES, REMOVED, GONE]  # by number
+_NEVER = np.iinfo(np.int64).max
 
 
-@answers(
-    {
-        "database": "identity of the database, 32 hexadecimal digits",
-        "uowid": "its identifier, 16 hexadecimal digits",
-        "conv_id": "of its conversation, likewise",
-        "queue": "that its messages go to: CLASS/SERVER/SERVICE, with /reply for an answer to a client",
-        "service": "CLASS/SERVER/SERVICE",
-        "is_reply": "it is an answer of the service to a client",
-        "sender": "USER-ID",
-        "receiver": "USER-ID of who has acquired the conversation, or is its client; null for nobody yet",
-        "is_persistent": "its messages are kept until it is complete",
-        "has_status": "its status is persistent",
-        "status": "the last one known: RECEIVED (not committed), ACCEPTED, DELIVERED, POSTPONED, PROCESSED, BACKEDOUT, "
-        "CANCELLED, TIMEOUT, DISCARDED; without a persistent status also REMOVED: cancelled or timed out, and GONE: "
-        "erased with the store, or purged",
-        "user_status": "what sender or receiver said of it last; null for nothing",
-        "attempts": "deliveries attempted in vain: ADCOUNT, without the one that a time-out adds",
-        "postpones": "how often it was put off",
-        "messages": "how many messages it has",
-        "bytes": "of all its messages",
-        "lifetime": "seconds; 0 for no end",
-        "first_message": "number of its first message; null where none is stored",
-        "state": "OPEN, or how its sender ended the conversation with it: EOC, EOC_CANCEL",
-        "reason": "return code, 8 digits, that tells the partner why the conversation ended; null for none",
-        "created": "time of its first message",
-        "committed": "time of its sender's commit; null before",
-        "begun": "time of the commit of its conversation's first unit of work; null before",
-        "received": "when a receiver had it first; null where none had, or the status is not persistent",
-        "changed": "when its record changed last",
-        "ended": "when it was complete; null before",
-        "forgotten": "when its record was dropped; null while it is there",
-        "seconds_to_receive": "from committed to received",
-        "seconds_to_end": "from committed to ended",
-    }
-)
-def units_of_work(keyed: DataFrame, operations: DataFrame) -> DataFrame:
+def units_of_work(store: Store) -> pa.Table:
     """Return one row a unit of work: what is known of it.
 
-    `keyed` are the operations on keys with their values (column `payload`). `operations` are those on messages. If
-    clean-up has let go of all of a unit of work but its end, the answer leaves it out.
+    If clean-up has let go of all of a unit of work but its end, the answer leaves it out.
     """
-    is_received = is_put() & (F.col("record.status") == "DELIVERED")
-    received = F.min(F.when(is_received, F.col("record.changed"))).alias("received")
-    known = latest(versions(keyed, RecordKind.UOW), received).withColumnRenamed("identifier", "uowid")
-    return (
-        with_end(known, operations, _is_complete())
-        .join(F.broadcast(_last_start(keyed)), "database", "left")
-        .withColumn("status", _status())
-        .withColumns(_fields())
-        .withColumn("ended", _ended())
-        .withColumns(
-            {
-                "seconds_to_receive": seconds(between("committed", "received")),
-                "seconds_to_end": seconds(between("committed", "ended")),
-            }
-        )
+    found = [_of(database, trail, store.ends) for database, trail in store.records.in_order()]
+    return together(UNITS_OF_WORK, [table for table in found if len(table)])
+
+
+def queues_of(trail: Trail, services: Numbers, is_reply: Mask) -> pa.Array:
+    """Return the queues that the messages of units of work go to; null where the service is not known."""
+    names = [text for service in trail.names.texts for text in (service, f"{service}/reply")]
+    return texts(names, np.where(services < 0, -1, 2 * services.astype(np.int64) + is_reply))
+
+
+def flagged(records: Columns, flag: Flag) -> Mask:
+    """Say of each record whether it has a flag."""
+    found: Mask = (records["flags"] & np.uint8(flag)) != 0
+    return found
+
+
+def identifiers(values: Numbers) -> pa.Array:
+    """Return numbers of heads as the identifiers that they stand for; null for none."""
+    known, places = np.unique(values, return_inverse=True)
+    return texts([identifier(number) or None for number in known.tolist()], places)
+
+
+def said(known: list[str], places: Numbers) -> pa.Array:
+    """Return texts by their places; null for empty ones."""
+    return texts([text or None for text in known], places)
+
+
+def _of(database: str | None, trail: Trail, ends: Ends) -> pa.Table:
+    of_kind = trail.of(RecordKind.UOW)
+    records = of_kind.records.rows()
+    count = len(records["key"])
+    if not count:
+        return pa.table({})
+    is_dropped, drops = dropped(records, of_kind.drops)
+    is_complete = np.isin(records["status"], COMPLETE)
+    is_reply, committed, changed = flagged(records, Flag.FROM_SERVER), records["committed"], records["changed"]
+    received = _received(trail, count)
+    ended = np.where(is_complete, changed, drops["time"])
+    has_ended, has_committed, was_received = is_complete | is_dropped, committed != 0, received != _NEVER
+    known = trail.names.texts
+    is_timeout = records["status"] == Status.TIMEOUT
+    table = made(
+        UNITS_OF_WORK,
+        {
+            "database": same(database, count),
+            "uowid": texts(of_kind.keys.texts, records["key"]),
+            "conv_id": identifiers(records["conv_id"]),
+            "queue": queues_of(trail, records[SERVICE], is_reply),
+            "service": texts(known, records[SERVICE]),
+            "is_reply": is_reply,
+            "sender": texts(known, records["sender_user"]),
+            "receiver": said(known, records["receiver_user"]),
+            "is_persistent": flagged(records, Flag.PERSISTENT),
+            "has_status": flagged(records, Flag.STATUS_PERSISTENT),
+            "status": texts(
+                STATUSES, _statuses(trail, records, ends.of(database, _first(records)), (is_dropped, drops))
+            ),
+            "user_status": said(known, records["ustatus"]),
+            "attempts": records["adcount"].astype(np.int64) - is_timeout,
+            **{name: records[name] for name in ("postpones", "messages", "lifetime")},
+            "bytes": records["size"],
+            "first_message": (_first(records), records["first"] != 0),
+            "state": texts([state.name for state in ConversationState], records["state"]),
+            "reason": _reasons(records["eoc_reason"]),
+            "created": (records["created"], records["created"] != 0),
+            "committed": (committed, has_committed),
+            "begun": (records["begun"], records["begun"] != 0),
+            "received": (received, was_received),
+            "changed": (changed, changed != 0),
+            "ended": (ended, has_ended & (~is_complete | (changed != 0))),
+            "forgotten": (drops["time"], is_dropped),
+            "seconds_to_receive": (seconds(committed, received), has_committed & was_received),
+            "seconds_to_end": (seconds(committed, ended), has_committed & has_ended),
+        },
     )
+    return in_order(table, ("uowid",))
 
 
-def _is_complete() -> Column:
-    return F.col("record.status").isin(*COMPLETE)
+def _first(records: Columns) -> Numbers:
+    return records["first"].astype(np.int64)
 
 
-def _last_start(keyed: DataFrame) -> DataFrame:
-    """Return for each database where its journal tells of the last start."""
-    return starts(keyed).groupBy("database").agg(F.max(F.struct("place", "time")).alias("start"))
+def _received(trail: Trail, count: int) -> Numbers:
+    """Return when each unit of work, which are as many as their keys at most, was received first."""
+    of_kind = trail.of(RecordKind.UOW)
+    found = np.full(len(of_kind.keys.texts), _NEVER)
+    for chunk in of_kind.moments:
+        is_received = (chunk["status"] == Status.DELIVERED) & (chunk["changed"] != 0)
+        np.minimum.at(found, chunk["key"][is_received], chunk["changed"][is_received])
+    return found[of_kind.records.rows()["key"]]
 
 
-def _status() -> Column:
-    status, end = F.col("record.status"), F.col("end.operation")
-    is_at_once = F.col("end.place") == F.col("drop.place")  # with its record; an erasure takes them one after the other
-    # The place of what compaction wrote again says nothing of when it was so.
-    is_behind = F.when(F.col("moved"), F.col("start.time") > F.col("record.changed")).otherwise(
-        F.col("start.place") > F.col("written")
+def _statuses(trail: Trail, records: Columns, end: tuple[Mask, Columns], drop: tuple[Mask, Columns]) -> Numbers:
+    """Return the number of each unit's status."""
+    (is_ended, ends), (is_dropped, drops) = end, drop
+    starts = trail.starts()
+    has_restarted = np.zeros(len(records["key"]), np.bool_)
+    if starts:
+        last = starts[-1]
+        place: Columns = {name: np.full(len(has_restarted), value) for name, value in last.place._asdict().items()}
+        # The place of what compaction wrote again says nothing of when it was so.
+        is_later = np.where(records["moved"], last.time > records["changed"], is_behind(place, records))
+        has_restarted = (records["status"] == Status.DELIVERED) & is_later
+    is_at_once = (ends["sequence"] == drops["sequence"]) & (ends["offset"] == drops["offset"])  # an erasure takes
+    is_deleted = is_ended & ~ends["is_delivered"] & is_at_once  # a record and its messages one after the other
+    found: Numbers = np.select(
+        [
+            np.isin(records["status"], COMPLETE),
+            ~is_dropped & has_restarted,
+            ~is_dropped,
+            is_ended & ends["is_delivered"],
+            is_deleted & (records["lifetime"] == 0),
+            is_deleted,
+        ],
+        [
+            records["status"].astype(np.int64),
+            np.int64(Status.ACCEPTED),
+            records["status"].astype(np.int64),
+            np.int64(Status.PROCESSED),
+            np.int64(Status.CANCELLED),
+            np.int64(STATUSES.index(REMOVED)),
+        ],
+        np.int64(STATUSES.index(GONE)),
     )
-    has_restarted = (status == "DELIVERED") & is_behind
-    return (
-        F.when(_is_complete(), status)
-        .when(F.col("drop").isNull(), F.when(has_restarted, F.lit("ACCEPTED")).otherwise(status))
-        .when(end == "DELIVER", F.lit("PROCESSED"))
-        .when((end == "DELETE") & is_at_once & (F.col("record.lifetime") == 0), F.lit("CANCELLED"))
-        .when((end == "DELETE") & is_at_once, F.lit(REMOVED))
-        .otherwise(F.lit(GONE))
-    )
+    return found
 
 
-def _fields() -> dict[str, Column]:
-    flags, code = F.col("record.flags"), F.col("record.eoc_reason")
-    return {
-        "conv_id": identifier("record.conv_id"),
-        "service": F.col("record.service"),
-        "queue": queue_of_record(),
-        "is_reply": has_flag(flags, Flag.FROM_SERVER),
-        "sender": F.col("record.sender_user"),
-        "receiver": _said("record.receiver_user"),
-        "is_persistent": has_flag(flags, Flag.PERSISTENT),
-        "has_status": has_flag(flags, Flag.STATUS_PERSISTENT),
-        "user_status": _said("record.ustatus"),
-        "attempts": F.col("record.adcount") - (F.col("record.status") == "TIMEOUT").cast("int"),
-        "postpones": F.col("record.postpones"),
-        "messages": F.col("record.messages"),
-        "bytes": F.col("record.size"),
-        "lifetime": F.col("record.lifetime"),
-        "first_message": F.when(F.col("record.first") != 0, F.col("record.first")),
-        "state": F.col("record.state"),
-        "reason": F.when(code != 0, F.concat(F.lit("0003"), F.lpad(code.cast("string"), 4, "0"))),
-        "created": F.col("record.created"),
-        "committed": F.col("record.committed"),
-        "begun": F.col("record.begun"),
-        "changed": F.col("record.changed"),
-        "forgotten": F.col("drop.time"),
-    }
-
-
-def _ended() -> Column:
-    return F.when(_is_complete(), F.col("record.changed")).otherwise(F.col("drop.time"))
-
-
-def _said(name: str) -> Column:
-    return F.when(F.col(name) != "", F.col(name))
+def _reasons(codes: Numbers) -> pa.Array:
+    known, places = np.unique(codes, return_inverse=True)
+    return texts([f"0003{code:04}" if code else None for code in known.tolist()], places)

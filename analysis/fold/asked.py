@@ -15,9 +15,9 @@ MICROSECOND = timedelta(microseconds=1)
 BINS_A_DECADE = 8
 LIFECYCLE, HISTOGRAM, RATE, BACKLOG = "lifecycle", "latency_histogram", "rate", "backlog"
 LATENCY = "latency_over_time"
-FILES, RETENTION, COMMITS, DUPLICATES = "files", "retention", "commits", "duplicates"
+FILES, COUNTS, RETENTION, COMMITS, DUPLICATES = "files", "counts", "retention", "commits", "duplicates"
 OF_MESSAGES = (LIFECYCLE, HISTOGRAM, LATENCY, RATE, BACKLOG)
-QUESTIONS = (FILES, *OF_MESSAGES, RETENTION, COMMITS, DUPLICATES)
+QUESTIONS = (FILES, COUNTS, *OF_MESSAGES, RETENTION, COMMITS, DUPLICATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Asked:
     """The questions, and of what they are asked. Times in microseconds since 1970-01-01 UTC.
 
     lifecycle, latency_histogram, latency_over_time, backlog and rate are about the messages that had not ended before
-    `since`, up to `until`, and the rate leaves out what happened before `since`; commits and duplicates are those of
-    the period; files and retention are of everything, whatever the period and the queues are.
+    `since`, up to `until`, and the rate leaves out what happened before `since`; counts, commits and duplicates are
+    those of the period; files and retention are of everything, whatever the period and the queues are.
     """
 
     questions: frozenset[str] = frozenset(QUESTIONS)

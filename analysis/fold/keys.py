@@ -1,8 +1,10 @@
 """What was done to the keys of the application: the latest version of each, and how much over time."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from oms_journal.analysis.fold.figures import Numbers
+from oms_journal.analysis.fold.figures import KINDS, Numbers
 from oms_journal.analysis.fold.operations import Operations
 from oms_journal.analysis.fold.tallies import Tally
 from oms_journal.analysis.reading.columns import clamped
@@ -30,6 +32,23 @@ def count_keys(rate: Tally, operations: Operations, names: list[bytes], every: i
     kinds = operations.of("kind", places)
     sizes = np.where(kinds == Operation.PUT, operations.of("size", places), 0)
     rate.add(kinds, clamped(operations.of("time", places)) // every, (1, sizes))
+
+
+def count_operations(
+    counts: Tally, operations: Operations, names: list[bytes], queue_of: Callable[[Numbers], Numbers]
+) -> None:
+    """Count operations by queue and kind, each by itself: nothing is matched with anything.
+
+    The group is KINDS times the queue's number plus 1, 0 for keys, and the operation; there is one bucket.
+    """
+    of_messages, on_keys = operations.where(operations.kinds < Operation.PUT), of_application(operations, names)[0]
+    queues = queue_of(operations.of("name", of_messages)) + 1
+    places, groups = np.append(of_messages, on_keys), np.append(queues, np.zeros(len(on_keys), np.int64))
+    kinds = operations.of("kind", places)
+    sizes = np.where((kinds == Operation.ADD) | (kinds == Operation.PUT), operations.of("size", places), 0)
+    moved = (operations.of("flags", places) & MOVED != 0).astype(np.int64)
+    how_many = np.maximum(operations.of("count", places), 1)
+    counts.add(groups * KINDS + kinds, np.zeros(len(places), np.int64), (how_many, moved, sizes))
 
 
 def latest_versions(operations: Operations, names: list[bytes], sequence: int) -> dict[bytes, Version]:

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context, parent_process
+from typing import TypeVar
 
 from oms_journal.journal.extras import brought_by
 
@@ -23,9 +24,11 @@ with brought_by("parquet"):
 
 from oms_journal.analysis.fold import engine
 from oms_journal.analysis.fold.asked import Asked
-from oms_journal.analysis.fold.partial import Aside, Partial, decoded, folded
+from oms_journal.analysis.fold.engine import Work, decoded, encoded
 from oms_journal.analysis.reading.parts import FilePart, Partition
 from oms_journal.analysis.reading.schema import Micros
+
+T = TypeVar("T")
 
 POOL_BYTES_MIN = 512 << 20  # of data files: below, starting processes takes longer than they save
 AHEAD = 2  # partitions that are folded, and wait for those before them, besides one a process
@@ -40,30 +43,33 @@ def answers(
     storage: Mapping[str, str] | None = None,
 ) -> dict[str, pa.Table]:
     """Return the answers by name, as `engine.answers` does; None are as many processes as there are processors."""
-    count = processes if processes is not None else _core_count()
-    return engine.answers(partial(fold, processes=count), paths, asked, now=now, storage=storage)
+    return engine.answers(partial(fold, processes=processes), paths, asked, now=now, storage=storage)
 
 
 def fold(
     partitions: Sequence[Partition],
-    asked: Asked,
-    aside: Aside,
+    work: Work[T],
     *,
-    processes: int,
+    processes: int | None = None,
     pool_bytes_min: int = POOL_BYTES_MIN,
-) -> Iterator[Partial]:
-    """Yield what each partition tells, in order: from a pool of processes where there is enough to do."""
+) -> Iterator[T]:
+    """Yield what the work on each partition returns, in order: from a pool of processes where there is enough to do.
+
+    None are as many processes as there are processors.
+    """
+    if processes is None:
+        processes = _core_count()
     is_small = sum(partition.bytes for partition in partitions) < pool_bytes_min
     if processes <= 1 or is_small or len(partitions) <= 1:
         for partition in partitions:
-            yield folded(partition.parts, asked, aside)
+            yield work(partition.parts)
         return
     waiting: deque[Future[bytes]] = deque()
     pool = ProcessPoolExecutor(min(processes, len(partitions)), get_context("spawn"), _end_with_parent)
     try:
         for partition in partitions:
             with _without_interrupts():
-                waiting.append(pool.submit(_encoded, partition.parts, asked, aside))
+                waiting.append(pool.submit(_encoded, work, partition.parts))
             if len(waiting) >= processes + AHEAD:
                 yield decoded(waiting.popleft().result())
         while waiting:
@@ -72,8 +78,8 @@ def fold(
         pool.shutdown(cancel_futures=True)  # what has begun comes to its end: less than a second
 
 
-def _encoded(parts: Sequence[FilePart], asked: Asked, aside: Aside) -> bytes:
-    return folded(parts, asked, aside).encoded()
+def _encoded(work: Work[T], parts: Sequence[FilePart]) -> bytes:
+    return encoded(work(parts))
 
 
 @contextmanager

@@ -1,15 +1,24 @@
 """What a run of neighbouring files tells, ready to be put together with what comes before it and behind it."""
 
-import pickle
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from oms_journal.analysis.fold.asked import COMMITS, DUPLICATES, FILES, OF_MESSAGES, RATE, RETENTION, Asked, Candidates
+from oms_journal.analysis.fold.asked import (
+    COMMITS,
+    COUNTS,
+    DUPLICATES,
+    FILES,
+    OF_MESSAGES,
+    RATE,
+    RETENTION,
+    Asked,
+    Candidates,
+)
 from oms_journal.analysis.fold.commits import Commits
 from oms_journal.analysis.fold.duplicates import Added, Found, Marks, marked
 from oms_journal.analysis.fold.figures import KINDS, Figures, Numbers
-from oms_journal.analysis.fold.keys import Version, count_keys, latest_versions
+from oms_journal.analysis.fold.keys import Version, count_keys, count_operations, latest_versions
 from oms_journal.analysis.fold.matching import NONE, NumberSet
 from oms_journal.analysis.fold.messages import Messages
 from oms_journal.analysis.fold.operations import Operations
@@ -63,6 +72,7 @@ class History:
         self.messages = Messages(self.figures) if is_period else None
         shared = self.messages if is_period and asked.is_of_everything else None
         self.everything = (shared or Messages(None)) if is_all else None
+        self.counts = Tally(3)  # operations, moved, bytes
         self.versions: dict[bytes, Version] = {}
         self.key_rate = Tally(2)
         self.commits = Commits(asked.every)
@@ -80,10 +90,10 @@ class History:
                 known[wanted] = Operations(contents, selected(reading, wanted))
             return known[wanted]
 
-        def take_messages(messages: Messages, found: Operations) -> None:
-            def queue_of(used: Numbers) -> Numbers:
-                return self.queues.of_file(names, used)[used]
+        def queue_of(used: Numbers) -> Numbers:
+            return self.queues.of_file(names, used)[used]
 
+        def take_messages(messages: Messages, found: Operations) -> None:
             messages.take(found.adds(sequence, queue_of), found.ends(queue_of), aside)
 
         if self.messages is not None:
@@ -92,19 +102,25 @@ class History:
             take_messages(self.everything, operations(_EVERYTHING))
         if asked.asks(RETENTION):
             self.versions = latest_versions(operations(_EVERYTHING), names, sequence)
+        if asked.asks(COUNTS):
+            count_operations(self.counts, operations(asked.of_period), names, queue_of)
         if asked.asks(RATE) and asked.queues is None:
             count_keys(self.key_rate, operations(asked.of_period), names, asked.every)
         if asked.asks(COMMITS):
             self.commits.take(operations(asked.of_period))
         if asked.asks(DUPLICATES):
-            database = reading.part.database
-            added = Added(contents, operations(asked.of_period), database, asked.cell_bits)
-            if asked.candidates is None:
-                self.copies = marked(added, marks)
-            else:
-                copies = asked.candidates.copies.get(database, NONE)
-                queues = self.queues.of_file(names, added.names)[added.names]
-                self.found.take(added, queues, asked.candidates, copies, asked.window)
+            added = Added(contents, operations(asked.of_period), reading.part.database, asked.cell_bits)
+            self._take_added(added, names, reading.part.database, marks)
+
+    def _take_added(self, added: Added, names: list[bytes], database: str, marks: Marks) -> None:
+        """Mark what may be a duplicate; in the second pass look at what others have marked too."""
+        candidates = self._asked.candidates
+        if candidates is None:
+            self.copies = marked(added, marks)
+        else:
+            copies = candidates.copies.get(database, NONE)
+            queues = self.queues.of_file(names, added.names)[added.names]
+            self.found.take(added, queues, candidates, copies, self._asked.window)
 
     def merge(self, later: "History") -> None:
         """Take in what comes behind."""
@@ -113,6 +129,8 @@ class History:
             self.messages.merge(later.messages, queues)
         if self.everything is not None and later.everything is not None and self.everything is not self.messages:
             self.everything.merge(later.everything, queues)
+        groups = np.append(_KEY_GROUPS, ((queues[:, None] + 1) * KINDS + _KEY_GROUPS).ravel())
+        self.counts.merge(later.counts, groups)
         self.versions |= later.versions
         self.key_rate.merge(later.key_rate, _KEY_GROUPS)
         self.commits.merge(later.commits)
@@ -178,16 +196,6 @@ class Partial:
             mine = self.histories[database]
             queues = np.array([mine.queues.place(name) for name in history.queues.names], np.int64)
             mine.found.merge(history.found, queues)
-
-    def encoded(self) -> bytes:
-        """Return it as bytes, for another process of the same program."""
-        return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
-
-
-def decoded(data: bytes | memoryview) -> Partial:
-    """Return a partial from its bytes. They come from our own workers, and from nobody else."""
-    found: Partial = pickle.loads(data)
-    return found
 
 
 def folded(parts: Iterable[FilePart], asked: Asked, aside: Aside, report: Report = warn) -> Partial:

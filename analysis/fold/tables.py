@@ -10,6 +10,7 @@ from oms_journal.analysis.fold.answers import ANSWERS, schema_of
 from oms_journal.analysis.fold.asked import (
     BACKLOG,
     COMMITS,
+    COUNTS,
     DUPLICATES,
     FILES,
     HISTOGRAM,
@@ -75,6 +76,8 @@ class _Finished:
         found: list[tuple[str, pa.Table]] = []
         if asked.asks(FILES):
             found.append((FILES, self._table(FILES, files)))
+        if asked.asks(COUNTS):
+            found.append((COUNTS, self._counts(history.counts)))
         if asked.asks(LIFECYCLE):
             assert there is not None
             found.append((LIFECYCLE, self._table(LIFECYCLE, self._lifecycle(history.figures, there, now))))
@@ -160,6 +163,14 @@ class _Finished:
                     }
                 )
         return rows
+
+    def _counts(self, tally: Tally) -> pa.Table:
+        groups, _, *sums = tally.rows()
+        queues, kinds = groups // KINDS - 1, groups % KINDS
+        order = np.lexsort((kinds, self._rank(queues)))
+        names = [_NAMES[kind].encode() for kind in kinds[order].tolist()]
+        columns = [self._names(queues[order]), byte_strings(names, pa.string())]
+        return self._made(COUNTS, [*columns, *(longs(each[order], pa.int64()) for each in sums)])
 
     def _latency(self, latencies: Latencies) -> pa.Table:
         found = latencies.spread(SHARES)

@@ -32,10 +32,9 @@ of a broker's journal
 The operations come from the data source `omsjournal`. A message is known by (database, number), and a
 copy that compaction wrote is the same message. Rows come in no order. The columns of an answer stand in
 the function's docstring, and in the DataFrame's schema as comments. What is asked of a broker's journal
-begins with the operations on keys and their values, see `analysis/broker/records.py`.
+begins with the operations on keys and their values, see `analysis/questions/of_broker.py`.
 
-Each name is loaded from its module when you first use it: what is asked of a broker is built on the modules of this
-package, so that it must be importable without them.
+Each name is loaded from its module when you first use it.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,18 +47,27 @@ with brought_by("analysis"):
     from pyspark.sql import DataFrame
 
 if TYPE_CHECKING:
-    from oms_journal.analysis.broker.conversations import conversation_services, conversations
-    from oms_journal.analysis.broker.services import uow_attempts, uow_failures, uow_services, uow_statuses
-    from oms_journal.analysis.broker.stays import uow_stays
-    from oms_journal.analysis.broker.store import broker_records, broker_starts
-    from oms_journal.analysis.broker.topics import publications, subscribers, topics
-    from oms_journal.analysis.broker.units import units_of_work
     from oms_journal.analysis.questions.described import meanings
     from oms_journal.analysis.questions.differences import comparison
     from oms_journal.analysis.questions.disk import retention
     from oms_journal.analysis.questions.latency import latency_histogram, lifecycle
     from oms_journal.analysis.questions.lost import losses, losses_by_queue
     from oms_journal.analysis.questions.message_rows import latest_versions, messages, messages_with_producers
+    from oms_journal.analysis.questions.of_broker import (
+        broker_records,
+        broker_starts,
+        conversation_services,
+        conversations,
+        publications,
+        subscribers,
+        topics,
+        units_of_work,
+        uow_attempts,
+        uow_failures,
+        uow_services,
+        uow_statuses,
+        uow_stays,
+    )
     from oms_journal.analysis.questions.rates import backlog, rate
     from oms_journal.analysis.questions.repeats import duplicates
     from oms_journal.analysis.questions.shared_commits import commits
@@ -112,19 +120,19 @@ _ASKED = {
     "messages": "questions.message_rows",
     "messages_with_producers": "questions.message_rows",
     "latest_versions": "questions.message_rows",
-    "units_of_work": "broker.units",
-    "uow_services": "broker.services",
-    "uow_statuses": "broker.services",
-    "uow_stays": "broker.stays",
-    "uow_attempts": "broker.services",
-    "uow_failures": "broker.services",
-    "conversations": "broker.conversations",
-    "conversation_services": "broker.conversations",
-    "publications": "broker.topics",
-    "subscribers": "broker.topics",
-    "topics": "broker.topics",
-    "broker_starts": "broker.store",
-    "broker_records": "broker.store",
+    "units_of_work": "questions.of_broker",
+    "uow_services": "questions.of_broker",
+    "uow_statuses": "questions.of_broker",
+    "uow_stays": "questions.of_broker",
+    "uow_attempts": "questions.of_broker",
+    "uow_failures": "questions.of_broker",
+    "conversations": "questions.of_broker",
+    "conversation_services": "questions.of_broker",
+    "publications": "questions.of_broker",
+    "subscribers": "questions.of_broker",
+    "topics": "questions.of_broker",
+    "broker_starts": "questions.of_broker",
+    "broker_records": "questions.of_broker",
 }
 _HOMES = {**_ASKED, "meanings": "questions.described"}
 

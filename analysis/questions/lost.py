@@ -1,56 +1,22 @@
-"""What was lost: operations that archives hold, and the repaired files do not.
+"""What was lost: the same as the fold tells of files, for operations that are there as DataFrames.
 
-An archive is the copy of a data file from before its repair. What it still tells, by its frames or by
-its footer, and the files that are in use do not say any more, is lost; whether that matters is seen
-from what they say otherwise:
-
-    lost             what the files in use say                              effect
-    ADD              nothing, and no archive tells of the message's end     message lost
-                     the message has an end, or an archive tells of one     already ended
-    DELIVER, DELETE  the message is undelivered                             undelivered again
-                     the message was ended once more                        ended twice
-                     nothing of the message                                 none
-    PUT, DROP        the key has another value, or is there or not though   older value
-                     this was the last that was done to it
-                     else                                                   none
-
-What nobody can read any more is in the source's damage table, not here.
+See `analysis/fold/losses.py`. The operations of the archives come to the driver, and so do those of the files in use
+on the same messages and keys.
 """
 
-from pyspark.sql import Column, DataFrame, Window
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from oms_journal.analysis.questions.described import answers
-from oms_journal.analysis.questions.message_rows import ENGINE_KEYS
-
-MESSAGE_LOST, ALREADY_ENDED = "message lost", "already ended"
-UNDELIVERED_AGAIN, ENDED_TWICE = "undelivered again", "ended twice"
-OLDER_VALUE, NONE = "older value", "none"
-_THING = ["database", "of_message", "of_key"]
-_COLUMNS = (
-    *("operation", "queue", "message", "key", "time", "first_time", "length"),
-    *("hash", "sequence", "offset", "owner", "commit"),
-)
+from oms_journal.analysis.fold import losses as fold
+from oms_journal.analysis.fold.answers import LOSSES, LOSSES_BY_QUEUE, meanings_of
+from oms_journal.analysis.questions.described import answers, as_frame, as_table
+from oms_journal.analysis.reading.schema import arrow_schema, ddl
 
 
-@answers(
-    {
-        "database": "identity of the database, 32 hexadecimal digits",
-        "operation": "ADD, DELIVER, DELETE; PUT, DROP: on the application's keys",
-        "queue": "of the message; null for PUT, DROP",
-        "message": "number of the message; null for PUT, DROP",
-        "key": "the key; null but for PUT, DROP",
-        "effect": f"{MESSAGE_LOST}, {ALREADY_ENDED}, {UNDELIVERED_AGAIN}, {ENDED_TWICE}, {OLDER_VALUE}, {NONE}",
-        "time": "of the commit",
-        "first_time": "when the message was added first; null but for ADD",
-        "length": "bytes of the payload or value; null for others",
-        "sequence": "data file that it stood in",
-        "offset": "of its frame, bytes",
-        "owner": "number of the opening that wrote it",
-        "commit": "number of the commit",
-        "file": "name of the archive, the first of several that hold it; null where `archived` has no such column",
-    }
-)
+@answers(meanings_of(LOSSES))
 def losses(operations: DataFrame, archived: DataFrame) -> DataFrame:
     """Return the operations that the archives hold and the files in use do not, a row each.
 
@@ -59,83 +25,36 @@ def losses(operations: DataFrame, archived: DataFrame) -> DataFrame:
 
     A copy of a message in another place is the same message. The answer passes over archives of data files that
     clean-up has removed since. Those come before the first data file in use, and nothing in them is missed.
+
+    Spark runs when you call this, not when you use the answer.
     """
-    told = _marked(archived)
-    near = _marked(operations).join(F.broadcast(told.select(*_THING).distinct()), _THING, "left_semi")
-    both = told.withColumn("is_here", F.lit(False)).unionByName(near.withColumn("is_here", F.lit(True)))
-    first = operations.groupBy("database").agg(F.min("sequence").alias("first"))
-    return (
-        _with_what_is_here(both)
-        .where(~F.col("is_here") & ~F.col("is_kept") & (F.col("turn") == 1))
-        .join(F.broadcast(first), "database", "left")
-        .where(F.col("first").isNull() | (F.col("sequence") >= F.col("first")))
-        .withColumn("effect", F.when(F.col("message").isNotNull(), _effect_on_message()).otherwise(_effect_on_key()))
-    )
+    if "file" not in archived.columns:
+        archived = archived.withColumn("file", F.lit(None).cast("string"))
+    told = archived.select(*fold.ARCHIVED).toArrow().cast(arrow_schema(fold.ARCHIVED))
+    things = fold.things_in(told)
+
+    def near(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from _near(batch, things)
+
+    found = fold.Near()
+    met = operations.select(*fold.IN_USE).mapInArrow(near, ddl(fold.IN_USE)).toArrow()
+    found.operations.append(met.cast(arrow_schema(fold.IN_USE)))
+    first = operations.groupBy("database").agg(F.min("sequence").alias("first")).collect()
+    found.first = {row["database"]: row["first"] for row in first}
+    return as_frame(operations.sparkSession, fold.made_of(told, found))
 
 
-@answers(
-    {
-        "database": "identity of the database, 32 hexadecimal digits",
-        "queue": "of the messages; null for operations on keys",
-        "operation": "ADD, DELIVER, DELETE, PUT, DROP",
-        "effect": "as in `losses`",
-        "operations": "how many were lost",
-        "bytes": "of their payloads or values",
-        "first_time": "time of the first one's commit",
-        "last_time": "time of the last one's commit",
-    }
-)
+def _near(batch: pa.RecordBatch, things: Mapping[str | None, fold.Things]) -> list[pa.RecordBatch]:
+    found = fold.Near()
+    found.take(batch, things)
+    return [each for table in found.operations for each in table.to_batches()]
+
+
+@answers(meanings_of(LOSSES_BY_QUEUE))
 def losses_by_queue(lost: DataFrame) -> DataFrame:
-    """Return how many operations of each queue were lost, from the answer of `losses`."""
-    return lost.groupBy("database", "queue", "operation", "effect").agg(
-        F.count(F.lit(1)).alias("operations"),
-        F.coalesce(F.sum("length"), F.lit(0)).alias("bytes"),
-        F.min("time").alias("first_time"),
-        F.max("time").alias("last_time"),
-    )
+    """Return how many operations of each queue were lost, from the answer of `losses`.
 
-
-def _marked(operations: DataFrame) -> DataFrame:
-    """Add what makes an operation the same one: an ADD is its message's, wherever it stands, others their commit's."""
-    is_add = F.col("operation") == "ADD"
-    is_ours = F.col("message").isNotNull() | ~F.col("key").startswith(ENGINE_KEYS)
-    return operations.where(is_ours).select(
-        "database",
-        F.coalesce("message", F.lit(0)).alias("of_message"),
-        F.coalesce("key", F.lit("")).alias("of_key"),
-        F.when(is_add, 0).otherwise(F.col("owner")).alias("of_owner"),
-        F.when(is_add, 0).otherwise(F.col("commit")).alias("of_commit"),
-        *_COLUMNS,
-        (F.col("file") if "file" in operations.columns else F.lit(None).cast("string")).alias("file"),
-    )
-
-
-def _with_what_is_here(both: DataFrame) -> DataFrame:
-    """Say of each operation whether a file in use has it too, and what those files say of its message or key."""
-    same = Window.partitionBy(*_THING, "operation", "of_owner", "of_commit")
-    thing = Window.partitionBy(*_THING)
-    is_here, is_end = F.col("is_here"), F.col("operation").isin("DELIVER", "DELETE")
-    place, value = F.struct("sequence", "offset"), F.struct("operation", "hash", "length")
-    return both.withColumns(
-        {
-            "has_add": F.bool_or(is_here & (F.col("operation") == "ADD")).over(thing),
-            "has_end": F.bool_or(is_here & is_end).over(thing),
-            "had_end": F.bool_or(is_end).over(thing),
-            "is_last": F.max(place).over(thing) == place,
-            "value_here": F.max_by(value, F.when(is_here, place)).over(thing),
-            "is_kept": F.bool_or(is_here).over(same),
-            "turn": F.row_number().over(same.orderBy("is_here", "sequence", "file", "offset")),
-        }
-    )
-
-
-def _effect_on_message() -> Column:
-    of_add = F.when(F.col("had_end"), ALREADY_ENDED).otherwise(MESSAGE_LOST)
-    of_end = F.when(F.col("has_end"), ENDED_TWICE).when(F.col("has_add"), UNDELIVERED_AGAIN).otherwise(NONE)
-    return F.when(F.col("operation") == "ADD", of_add).otherwise(of_end)
-
-
-def _effect_on_key() -> Column:
-    here = F.when(F.col("value_here.operation") == "PUT", F.struct("value_here.hash", "value_here.length"))
-    there = F.when(F.col("operation") == "PUT", F.struct("hash", "length"))
-    return F.when(F.col("is_last") & ~there.eqNullSafe(here), OLDER_VALUE).otherwise(NONE)
+    Spark runs when you call this, not when you use the answer.
+    """
+    return as_frame(lost.sparkSession, fold.by_queue(as_table(lost, LOSSES)))

@@ -34,6 +34,10 @@ def warn(found: Damage) -> None:
     logging.getLogger("oms.analysis").warning("%s", found)
 
 
+def pass_over(found: Damage) -> None:
+    """Say nothing of damage that was met: whoever asks reads the table of damage too."""
+
+
 def refuse(found: Damage) -> None:
     """Raise DamageFound, but for what an earlier repair has settled already (the mode FAILFAST)."""
     if found.kind != GAPPED:
@@ -57,6 +61,11 @@ def batches(partition: Partition, columns: Sequence[str], *, full: bool = True) 
         found = found_in(part.storage.disk(), part, full=full)
         if found:
             yield batch(found, columns)
+
+
+def found_in_all(parts: Iterable[FilePart]) -> list[Damage]:
+    """Return what is bad in files, every byte of which is looked at; NewerFormat, DiskError."""
+    return [one for part in parts for one in found_in(part.storage.disk(), part)]
 
 
 def batch(rows: Sequence[Damage], columns: Sequence[str]) -> pa.RecordBatch:

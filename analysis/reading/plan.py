@@ -30,6 +30,7 @@ def plan(
     locations: Sequence[Location],
     wanted: Wanted | None = None,
     *,
+    surveys: Sequence[Surveyed] | None = None,
     partition_bytes: int = PARTITION_BYTES,
     partitions_min: int = 1,
 ) -> list[Partition]:
@@ -37,23 +38,29 @@ def plan(
 
     Files are left out whole where their sequence, their header or a good footer says that nothing in them is wanted.
     What is written from now on is not read, however late a worker comes.
-    Fewer bytes than `partition_bytes` make a partition where there would not be `partitions_min` of them.
-    NotThisDatabase, NewerFormat, DiskError.
+    Fewer bytes than `partition_bytes` make a partition where there would not be `partitions_min` of them. `surveys` are
+    those of the locations, where somebody has them already. NotThisDatabase, NewerFormat, DiskError.
     """
     wanted = wanted or Wanted()
-    parts = [part for part in parts_of(surveyed(locations), locations) if wanted.takes_sequence(part.sequence)]
+    surveys = surveyed(locations) if surveys is None else surveys
+    parts = [part for part in parts_of(surveys, locations) if wanted.takes_sequence(part.sequence)]
     kept = [_settled(part) for part in _pruned(parts, wanted)]
     total = sum(_weight(part) for part in kept)
     count = max(-(-total // partition_bytes), partitions_min, 1)
     return list(_grouped(kept, -(-total // count)))  # even ones: a small last one would leave processors idle
 
 
-def plan_damage(locations: Sequence[Location], *, partition_bytes: int = PARTITION_BYTES) -> list[Partition]:
+def plan_damage(
+    locations: Sequence[Location],
+    *,
+    surveys: Sequence[Surveyed] | None = None,
+    partition_bytes: int = PARTITION_BYTES,
+) -> list[Partition]:
     """Return what each worker is to examine, and in the last partition the files that are not there.
 
     As `plan`, but nothing is left out.
     """
-    surveys = surveyed(locations)
+    surveys = surveyed(locations) if surveys is None else surveys
     partitions = list(_grouped(parts_of(surveys, locations), partition_bytes))
     lost = tuple(missing(surveys))
     return [*partitions, Partition((), lost)] if lost else partitions

@@ -12,26 +12,47 @@ a second one where something may be a duplicate.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyspark.sql import DataFrame
+from oms_journal.journal.extras import brought_by
 
-from oms_journal.analysis import questions
+with brought_by("parquet"):
+    import pyarrow as pa
+
 from oms_journal.analysis.fold import asked as fold
+from oms_journal.analysis.fold import losses
 from oms_journal.analysis.report import wording
 from oms_journal.analysis.report.journals import Journals, Request
 
-FOLDED = tuple(name for name in fold.QUESTIONS if name != fold.FILES)  # together
-Written = Callable[[str], DataFrame]  # a table of the report that is there already
+if TYPE_CHECKING:  # a report needs no Spark
+    from pyspark.sql import DataFrame
+
+FOLDED = tuple(name for name in fold.QUESTIONS if name not in (fold.FILES, fold.COUNTS))  # together
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A table of the report: what it tells, in a few words, and how it is made: in Spark, or here already."""
+    """A table of the report: what it tells, in a few words, and how it is made: here, or in Spark."""
 
     name: str
     meaning: str
-    answer: Callable[[Written], DataFrame | pa.Table]
+    answer: Callable[[], "pa.Table | DataFrame"]
+
+
+class Once:
+    """Tables that are made together, when the first of them is wanted; each is handed out once, and not kept."""
+
+    def __init__(self, make: Callable[[], dict[str, pa.Table]]) -> None:
+        self._make = make
+        self._made: dict[str, pa.Table] = {}
+
+    def __call__(self, name: str) -> Callable[[], pa.Table]:
+        def answer() -> pa.Table:
+            if name not in self._made:
+                self._made.update(self._make())
+            return self._made.pop(name)
+
+        return answer
 
 
 def tables_of_source(journals: Journals) -> list[Asked]:
@@ -40,9 +61,9 @@ def tables_of_source(journals: Journals) -> list[Asked]:
         Asked(
             "files",
             "the data files: how many bytes and operations, and of which time",
-            lambda _: journals.folded([fold.FILES])[fold.FILES],
+            lambda: journals.folded([fold.FILES])[fold.FILES],
         ),
-        Asked("damage", "ranges of data files that are not as they were written", lambda _: journals.table("damage")),
+        Asked("damage", "ranges of data files that are not as they were written", journals.damage),
     ]
 
 
@@ -50,16 +71,8 @@ def asked(journals: Journals, request: Request, every: timedelta) -> list[Asked]
     """Return the questions in the order in which they are asked; `every` is how long an interval is."""
     window = request.duplicate_window
     interval, within = (wording.duration(each.total_seconds()) for each in (every, window))
-    known: dict[str, pa.Table] = {}
-
-    def folded(name: str) -> Callable[[Written], pa.Table]:
-        def answer(_: Written) -> pa.Table:
-            if not known:
-                known.update(journals.folded(FOLDED, every))
-            return known[name]
-
-        return answer
-
+    folded = Once(lambda: journals.folded(FOLDED, every))
+    lost = Once(lambda: _losses(journals))
     return [
         Asked(
             "lifecycle",
@@ -89,31 +102,15 @@ def asked(journals: Journals, request: Request, every: timedelta) -> list[Asked]
             f"what was added more than once; equal payloads within {within}",
             folded(fold.DUPLICATES),
         ),
-        *_losses(journals),
-    ]
-
-
-def _losses(journals: Journals) -> list[Asked]:
-    return [
-        Asked(
-            "losses",
-            "operations that archives hold, and the data files do not",
-            lambda _: questions.losses(journals.everything, journals.archived),
-        ),
+        Asked("losses", "operations that archives hold, and the data files do not", lost("losses")),
         Asked(
             "losses_by_queue",
             "how many of these there are of each queue, and what they did",
-            lambda written: questions.losses_by_queue(written("losses")),
+            lost("losses_by_queue"),
         ),
     ]
 
 
-def comparison(journals: Journals, *, match_databases: bool, undelivered_only: bool) -> Asked:
-    """Return the question how the copy differs."""
-    return Asked(
-        "comparison",
-        "what is only here, only in the copy, or differs",
-        lambda _: questions.comparison(
-            journals.everything, journals.copy, match_databases=match_databases, undelivered_only=undelivered_only
-        ),
-    )
+def _losses(journals: Journals) -> dict[str, pa.Table]:
+    found = journals.losses()
+    return {"losses": found, "losses_by_queue": losses.by_queue(found)}

@@ -14,11 +14,7 @@ one that grows with queues, not with messages.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-from oms_journal.journal.extras import brought_by
-
-with brought_by("analysis"):
-    from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from oms_journal.analysis.report.asking import Asked
 from oms_journal.analysis.report.drawing.markup import Html
@@ -27,6 +23,9 @@ from oms_journal.analysis.report.sections.verdicts import Verdict
 from oms_journal.analysis.report.tables import Tables
 from oms_journal.analysis.report.values.answers import Row
 
+if TYPE_CHECKING:  # a report needs no Spark
+    from pyspark.sql import DataFrame, SparkSession
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extra:
@@ -34,13 +33,13 @@ class Extra:
 
     name: str  # of the table: a folder's name, and none that a report has already
     meaning: str  # what the table tells, in a few words
-    answer: Callable[[SparkSession, Request], DataFrame]
+    answer: "Callable[[SparkSession, Request], DataFrame]"
     verdict: Callable[[Sequence[Row]], Verdict]  # its question's anchor is none that the page has already
     section: Callable[[Sequence[Row]], Sequence[Html]]  # below the verdict
 
-    def asked(self, spark: SparkSession, request: Request) -> Asked:
+    def asked(self, spark: "SparkSession", request: Request) -> Asked:
         """Return the question as a report asks it."""
-        return Asked(self.name, self.meaning, lambda _: self.answer(spark, request))
+        return Asked(self.name, self.meaning, lambda: self.answer(spark, request))
 
 
 @dataclass(frozen=True, slots=True)

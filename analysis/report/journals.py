@@ -1,36 +1,34 @@
-"""The operations that a report is about: of all time, of a period, of a copy; and what the archives hold.
+"""The journals that a report is about: what lies there is looked at once, and read by an engine with Spark or without.
 
 The period takes in what happened in it. What has waited since long before is still there in it, and
 what was delivered in it has its whole time from ADD to DELIVER: so questions about messages are asked of
 all messages that had not ended before the period, up to its end. The fold does so, see `analysis/fold/asked.py`.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
 from oms_journal.journal.extras import brought_by
 
-with brought_by("analysis"):
+with brought_by("parquet"):
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import functions as F  # noqa: N812
 
+from oms_journal.analysis.broker import scan
 from oms_journal.analysis.fold import asked as fold
-from oms_journal.analysis.fold import engine
-from oms_journal.analysis.reading import schema
-from oms_journal.analysis.reading.directory import late_archives
-from oms_journal.analysis.reading.plan import parts_of, surveyed
-from oms_journal.analysis.spark.fold import in_spark
-from oms_journal.analysis.spark.source import NAME
+from oms_journal.analysis.fold import engine, losses
+from oms_journal.analysis.fold.answers import DAMAGE, schema_of
+from oms_journal.analysis.fold.engine import Engine
+from oms_journal.analysis.reading import damage
+from oms_journal.analysis.reading.directory import Surveyed, late_archives
+from oms_journal.analysis.reading.parts import Partition
+from oms_journal.analysis.reading.plan import parts_of, plan, plan_damage, surveyed
 from oms_journal.analysis.storage import Location, locate
 from oms_journal.journal import names
 from oms_journal.journal.errors import DiskError
 from oms_journal.journal.names import ArchiveName
 
-COLUMNS = (*schema.default_columns(), "properties_length")
-ON_KEYS = "PUT,DROP"
 DUPLICATE_WINDOW = timedelta(hours=1)
 
 
@@ -60,19 +58,22 @@ class Sources:
     archives: tuple[str, ...]
     bytes: int  # of what is in use
     late: tuple[str, ...] = ()  # archives of what nobody was promised
+    locations: tuple[Location, ...] = field(default=(), compare=False)  # of the paths
+    surveys: tuple[Surveyed, ...] = field(default=(), compare=False)  # of these
 
 
 def sources(paths: Sequence[str]) -> Sources:
     """Return what to read, and the archives that lie there; where only archives are named, they are what is read.
 
-    What Spark's workers would refuse is refused here already: NoJournal, NoFileSystem, NotThisDatabase, NewerFormat,
+    What those who read would refuse is refused here already: NoJournal, NoFileSystem, NotThisDatabase, NewerFormat,
     DiskError.
     """
     in_use: list[str] = []
     archives: list[str] = []
     late: list[str] = []
     locations = locate(paths)
-    size = sum(part.bytes for part in parts_of(surveyed(locations), locations))
+    surveys = surveyed(locations)
+    size = sum(part.bytes for part in parts_of(surveys, locations))
     for location in locations:
         in_use += [_text(location, "")] if location.is_whole else []
         for name in sorted(location.named):
@@ -82,7 +83,17 @@ def sources(paths: Sequence[str]) -> Sources:
             for name in _archives(location):
                 if name not in location.named:
                     (late if name in was_late else archives).append(_text(location, name))
-    return Sources(tuple(in_use or archives), tuple(archives if in_use else ()), size, tuple(late))
+    if in_use and any(_is_archive(name) for location in locations for name in location.named):
+        locations = locate(in_use)  # without the archives
+        surveys = surveyed(locations)
+    return Sources(
+        paths=tuple(in_use or archives),
+        archives=tuple(archives if in_use else ()),
+        bytes=size,
+        late=tuple(late),
+        locations=tuple(locations),
+        surveys=tuple(surveys),
+    )
 
 
 def _archives(location: Location) -> list[str]:
@@ -103,41 +114,19 @@ def _text(location: Location, name: str) -> str:
 
 
 class Journals:
-    """The tables of journals as DataFrames, each loaded once."""
+    """What an engine tells of journals, as they were when the report was begun.
 
-    def __init__(self, spark: SparkSession, request: Request, found: Sources) -> None:
-        self._spark = spark
+    Damage that it meets is not logged: the report has the table of damage.
+    """
+
+    def __init__(self, engine: Engine, request: Request, found: Sources) -> None:
+        self._engine = engine
         self._request = request
         self._found = found
 
-    def table(self, name: str) -> DataFrame:
-        """Return `files` or `damage`, whatever the period is."""
-        return self._spark.read.format(NAME).option("table", name).load(list(self._found.paths))
-
-    def table_of_copy(self, name: str) -> DataFrame:
-        """Return a table of the copy."""
-        return self._spark.read.format(NAME).option("table", name).load(list(self._found_there.paths))
-
     @cached_property
-    def everything(self) -> DataFrame:
-        """All operations."""
-        return self._load(self._found.paths)
-
-    @cached_property
-    def archived(self) -> DataFrame:
-        """All operations of the archives."""
-        if not self._found.archives:
-            return self.everything.where(F.lit(False))
-        return self._load(self._found.archives, columns=(*COLUMNS, "file"))
-
-    @cached_property
-    def copy(self) -> DataFrame:
-        """All operations of the copy."""
-        return self._load(self._found_there.paths)
-
-    @cached_property
-    def _found_there(self) -> Sources:
-        return sources(self._request.compared_with)
+    def _partitions(self) -> list[Partition]:
+        return plan(self._found.locations, surveys=self._found.surveys)
 
     def folded(self, questions: Sequence[str], every: timedelta = fold.MINUTE) -> dict[str, pa.Table]:
         """Return what a fold answers to questions, by name, in buckets of this width."""
@@ -150,37 +139,24 @@ class Journals:
             every=every,
             window=request.duplicate_window,
         )
-        return engine.answers(in_spark(self._spark), self._found.paths, asked, now=fold.micros(request.as_of))
+        return engine.told(self._engine, self._partitions, asked, fold.micros(request.as_of), damage.pass_over)
 
-    @cached_property
-    def keys(self) -> DataFrame:
-        """The keys that something was done to until the end of the period."""
-        return self._until_end(("key",), ON_KEYS)
+    def damage(self) -> pa.Table:
+        """Return the ranges of data files that are not as they were written, whatever the period is."""
+        partitions = plan_damage(self._found.locations, surveys=self._found.surveys)
+        missing = [one for partition in partitions for one in partition.missing]
+        rows = [one for found in self._engine(partitions, damage.found_in_all) for one in found]
+        table = pa.Table.from_batches([damage.batch([*rows, *missing], tuple(DAMAGE))])
+        return table.cast(schema_of(DAMAGE))
 
-    @cached_property
-    def keyed(self) -> DataFrame:
-        """The operations on keys until the end of the period, of all queues, with their values."""
-        return self._until_end((*schema.default_columns(), "payload"), ON_KEYS)
+    def losses(self) -> pa.Table:
+        """Return the operations that the archives hold, and the data files do not."""
+        archives = plan(locate(self._found.archives)) if self._found.archives else []
+        return losses.found_by(self._engine, self._partitions, archives, damage.pass_over)
 
-    @cached_property
-    def removals(self) -> DataFrame:
-        """The ends of messages until the end of the period, of all queues."""
-        return self._until_end(("database", "sequence", "offset", "operation", "message"), "DELIVER,DELETE")
-
-    def _until_end(self, columns: Sequence[str], operations: str) -> DataFrame:
-        return self._load(self._found.paths, until=self._request.until, columns=columns, operations=operations)
-
-    def _load(
-        self,
-        paths: Iterable[str],
-        *,
-        until: datetime | None = None,
-        columns: Sequence[str] = COLUMNS,
-        operations: str = "",
-    ) -> DataFrame:
-        reader = self._spark.read.format(NAME).schema(schema.ddl(columns))
-        if operations:
-            reader = reader.option("operation", operations)
-        if until is not None:
-            reader = reader.option("until", until.isoformat())
-        return reader.load(list(paths))
+    def store(self) -> scan.Store:
+        """Return what the files tell of brokers until the end of the period."""
+        until = self._request.until
+        return scan.read(
+            self._engine, self._partitions, None if until is None else fold.micros(until), damage.pass_over
+        )

@@ -1,4 +1,4 @@
-"""All questions about journals in one Spark session: the answers as Parquet tables, a summary, and a page to look at.
+"""All questions about journals, by Spark or without it: answers as Parquet tables, a summary, and a page to look at.
 
     DIR/report.html     the page, see `page.py`
     DIR/summary.json    the answers in words and figures, and what the tables are, for a program
@@ -9,31 +9,28 @@ as they were written, so every figure on it can be found in them.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oms_journal.journal.extras import brought_by
 
-with brought_by("analysis"):
+with brought_by("parquet"):
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
-    from pyspark.sql import DataFrame, Observation, SparkSession
-    from pyspark.sql import functions as F  # noqa: N812
 
 from oms_journal.analysis import outdir
 from oms_journal.analysis.fold.answers import COMMENT
-from oms_journal.analysis.questions import meanings
-from oms_journal.analysis.report.asking import Asked, asked, comparison, tables_of_source
+from oms_journal.analysis.report.asking import Asked, asked, tables_of_source
 from oms_journal.analysis.report.broker_asking import broker_asked
 from oms_journal.analysis.report.drawing.plots import BARS_MAX
 from oms_journal.analysis.report.drawing.scales import Buckets, buckets
 from oms_journal.analysis.report.extras import Extra, Told, told
+from oms_journal.analysis.report.here import Here
 from oms_journal.analysis.report.journals import Journals, Request, sources
 from oms_journal.analysis.report.page import page
 from oms_journal.analysis.report.sections.broker_verdicts import broker_verdicts
@@ -42,53 +39,59 @@ from oms_journal.analysis.report.sections.section import Section
 from oms_journal.analysis.report.tables import Tables
 from oms_journal.analysis.report.values import broker_answers
 from oms_journal.analysis.report.values.answers import Facts, Row, Scope
-from oms_journal.analysis.report.values.broker_answers import Broker
-from oms_journal.analysis.report.watching import Progress, watched
+from oms_journal.analysis.report.values.broker_answers import UNITS, Broker
 from oms_journal.analysis.report.wording import microseconds
-from oms_journal.analysis.spark.complaints import in_one_line
-from oms_journal.journal.errors import JournalError
+
+if TYPE_CHECKING:  # a report needs no Spark
+    from pyspark.sql import SparkSession
+
+    from oms_journal.analysis.report.on_spark import OnSpark
+
+Progress = Callable[[str, float], None]  # what is being asked, and which share of all is done
 
 VERSION = 1  # of the summary
 TABLES_COUNT = 12  # that every report has
-_SAME_DISK = "give a directory that Spark's executors and this machine both see"
 _LISTS = ("paths", "queues_wanted", "compared_with", "effects", "differences", "by_status")
 
 
-class TablesNotSeen(JournalError):
-    """Spark has written a table where this machine does not find it, or not the whole of it."""
-
-
 def write_report(  # noqa: PLR0913
-    spark: SparkSession,
+    spark: "SparkSession | None",
     request: Request,
     directory: Path,
     progress: Progress | None = None,
     check: Callable[[], None] | None = None,
     extras: Sequence[Extra] = (),
 ) -> Row:
-    """Write the report and return its summary.
+    """Write the report and return its summary. Without Spark, processes of this machine make the same tables.
 
     `progress` is told what is being asked, and which share of all is done. `check` is called before every question and
     at the end, and may raise: then nothing is left. `extras` are questions of the caller's own, which the page answers
-    first. The directory is on this machine's file systems; where Spark runs on others, it must be theirs too. Raises
-    what `sources` does, NotAReport, CannotWrite, SparkCouldNot, TablesNotSeen.
+    first. They need Spark, and so does a comparison with a copy. The directory is on this machine's file systems; where
+    Spark runs on others, it must be theirs too. Raises what `sources` does, NotAReport, CannotWrite, FormatError,
+    SparkCouldNot, TablesNotSeen; ValueError where Spark is needed and not there.
     """
+    if spark is None and (request.compared_with or extras):
+        raise ValueError("a comparison with a copy and questions of your own need Spark")
     since = monotonic()
+    place = _place(spark)
     found = sources(request.paths)
-    journals = Journals(spark, request, found)
+    journals = Journals(place.fold, request, found)
     with outdir.written(directory) as unfinished:
         tables = Tables(unfinished)
         count = TABLES_COUNT + bool(request.compared_with) + len(extras)
-        writer = _Writer(spark, tables, count, progress or _silent, check or _go_on)
-        with broker_asked(journals, request) as of_broker:
-            writer.count += len(of_broker)
-            writer.write_all(of_broker)
+        writer = _Writer(place, tables, count, progress or _silent, check or _go_on)
+        with place.asking(UNITS, lambda _: None):
+            of_broker = broker_asked(journals, request)
+        writer.count += len(of_broker)
+        writer.write_all(of_broker)
         writer.write_all(tables_of_source(journals))
         scope = _scope(tables, request)
         pieces = _buckets(scope)
         writer.write_all(asked(journals, request, timedelta(microseconds=pieces.width)))
-        undelivered_only = _write_comparison(writer, journals) if request.compared_with else False
-        writer.write_all([extra.asked(spark, request) for extra in extras])
+        undelivered_only = False
+        if spark is not None:
+            undelivered_only = _write_comparison(writer, spark, request) if request.compared_with else False
+            writer.write_all([extra.asked(spark, request) for extra in extras])
         scope = replace(scope, queues=tables.count("lifecycle"), seconds=monotonic() - since)
         facts = Facts(
             scope=scope,
@@ -108,6 +111,14 @@ def write_report(  # noqa: PLR0913
     return summary
 
 
+def _place(spark: "SparkSession | None") -> "Here | OnSpark":
+    if spark is None:
+        return Here()
+    from oms_journal.analysis.report.on_spark import OnSpark
+
+    return OnSpark(spark)
+
+
 def _silent(_stage: str, _share: float) -> None:
     return
 
@@ -120,9 +131,9 @@ class _Writer:
     """Asks questions and writes their answers, each as a table."""
 
     def __init__(
-        self, spark: SparkSession, tables: Tables, count: int, progress: Progress, check: Callable[[], None]
+        self, place: "Here | OnSpark", tables: Tables, count: int, progress: Progress, check: Callable[[], None]
     ) -> None:
-        self._spark = spark
+        self._place = place
         self._tables = tables
         self._progress = progress
         self.check = check
@@ -135,67 +146,29 @@ class _Writer:
             self._write(question)
 
     def _write(self, question: Asked) -> None:
-        done, observation = len(self.written), Observation()
-        folder = self._tables.directory / question.name
+        done = len(self.written)
 
         def tell(share: float) -> None:
             self._progress(question.name, (done + share) / self.count)
 
         tell(0)
-        with in_one_line(f"cannot answer {question.name!r}"), watched(self._spark, tell):
-            answer = question.answer(self.read)
+        with self._place.asking(question.name, tell):
+            answer = question.answer()
             if isinstance(answer, pa.Table):
-                self._write_here(question, answer)
-                return
-            counted = answer.observe(observation, F.count(F.lit(1)).alias("rows"))
-            with _times_as_micros(self._spark):
-                counted.write.parquet(folder.absolute().as_uri())
-            made = observation.get["rows"]
-            columns = meanings(answer)
-        _tidy(folder)
-        seen = self._tables.count(question.name)
-        if seen != made:
-            raise TablesNotSeen(f"Spark wrote {made} rows of {question.name}, and {folder} has {seen}; {_SAME_DISK}")
-        self.written.append({"name": question.name, "meaning": question.meaning, "rows": seen, "columns": columns})
+                rows, columns = self._write_here(question.name, answer)
+            else:
+                assert not isinstance(self._place, Here), "only Spark makes a DataFrame"
+                rows, columns = self._place.write(question.name, answer, self._tables)
+        self.written.append({"name": question.name, "meaning": question.meaning, "rows": rows, "columns": columns})
 
-    def _write_here(self, question: Asked, table: pa.Table) -> None:
-        folder = self._tables.directory / question.name
+    def _write_here(self, name: str, table: pa.Table) -> tuple[int, Mapping[str, str]]:
+        folder = self._tables.directory / name
         try:
             folder.mkdir()
             pq.write_table(table.replace_schema_metadata(), folder / "part-00000.parquet")
         except OSError as failure:
             raise outdir.CannotWrite(folder, failure) from failure
-        columns = {field.name: (field.metadata or {}).get(COMMENT, b"").decode() for field in table.schema}
-        self.written.append(
-            {"name": question.name, "meaning": question.meaning, "rows": table.num_rows, "columns": columns}
-        )
-
-    def read(self, name: str) -> DataFrame:
-        """Return a table that has been written."""
-        return self._spark.read.parquet((self._tables.directory / name).absolute().as_uri())
-
-
-def _tidy(folder: Path) -> None:
-    """Leave the Parquet files alone, under plain names; nothing where the folder is on another machine."""
-    if not folder.exists():
-        return
-    files = sorted(folder.glob("part-*.parquet"))
-    for entry in set(folder.iterdir()) - set(files):
-        entry.unlink()
-    for place, file in enumerate(files):
-        file.rename(folder / f"part-{place:05}.parquet")
-
-
-@contextmanager
-def _times_as_micros(spark: SparkSession) -> Iterator[None]:
-    """Let times be written as microseconds in UTC: Spark's own default is a form that others read as local time."""
-    name = "spark.sql.parquet.outputTimestampType"
-    before = spark.conf.get(name)
-    spark.conf.set(name, "TIMESTAMP_MICROS")
-    try:
-        yield
-    finally:
-        spark.conf.set(name, str(before))
+        return table.num_rows, {field.name: (field.metadata or {}).get(COMMENT, b"").decode() for field in table.schema}
 
 
 def _scope(tables: Tables, request: Request) -> Scope:
@@ -223,24 +196,13 @@ def _buckets(scope: Scope) -> Buckets:
     return buckets(microseconds(first), max(microseconds(last), microseconds(first)), BARS_MAX)
 
 
-def _write_comparison(writer: _Writer, journals: Journals) -> bool:
-    """Compare with the copy; return whether only what is undelivered was compared.
+def _write_comparison(writer: _Writer, spark: "SparkSession", request: Request) -> bool:
+    """Compare with the copy; return whether only what is undelivered was compared."""
+    from oms_journal.analysis.report.copies import comparison
 
-    Databases are told apart where both sides know the same ones. Where clean-up has removed data files on one side
-    only, ended messages are no difference.
-    """
-    with in_one_line("cannot compare"):
-        here, there = (_first_sequences(each("files")) for each in (journals.table, journals.table_of_copy))
-    match_databases = bool(here.keys() & there.keys()) or max(len(here), len(there)) > 1
-    undelivered_only = match_databases and any(here[name] != there[name] for name in here.keys() & there.keys())
-    question = comparison(journals, match_databases=match_databases, undelivered_only=undelivered_only)
-    writer.write_all([question])
-    return undelivered_only
-
-
-def _first_sequences(files: DataFrame) -> dict[str, int]:
-    rows = files.groupBy("database").agg(F.min("sequence").alias("first")).collect()
-    return {row["database"]: row["first"] for row in rows}
+    found = comparison(spark, request)
+    writer.write_all([found.asked])
+    return found.undelivered_only
 
 
 def _summary(

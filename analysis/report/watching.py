@@ -14,7 +14,6 @@ from typing import TypeVar
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-Progress = Callable[[str, float], None]  # what is being asked, and which share of all is done
 _T = TypeVar("_T")
 
 LOOK_SECONDS = 0.2

@@ -7,20 +7,22 @@ files at a time, so that it holds what is undelivered and not what the partition
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from oms_journal.journal.extras import brought_by
 
 with brought_by("analysis"):
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import functions as F  # noqa: N812
 
 from oms_journal.analysis.fold import engine
-from oms_journal.analysis.fold.answers import ANSWERS, meanings_of
 from oms_journal.analysis.fold.asked import Asked
-from oms_journal.analysis.fold.partial import Aside, Partial, decoded, folded
+from oms_journal.analysis.fold.engine import Work, decoded, encoded
+from oms_journal.analysis.questions.described import as_frame
 from oms_journal.analysis.reading.parts import FilePart, Partition
 from oms_journal.analysis.reading.schema import Micros
+
+T = TypeVar("T")
 
 TURN_BYTES = 4 << 30  # of data files that are folded by one job
 _WORK = pa.schema([pa.field("place", pa.int64()), pa.field("work", pa.binary())])
@@ -38,26 +40,19 @@ def answers(
 ) -> dict[str, DataFrame]:
     """Return the answers by name, as `engine.answers` does, as DataFrames; also what Spark raises."""
     found = engine.answers(in_spark(spark), paths, asked, now=now, storage=storage)
-    return {name: as_frame(spark, name, table) for name, table in found.items()}
-
-
-def as_frame(spark: SparkSession, name: str, table: pa.Table) -> DataFrame:
-    """Return an answer as a DataFrame, each column with its meaning as a comment."""
-    meanings = meanings_of(ANSWERS[name])
-    columns = [F.col(column).alias(column, metadata={"comment": meaning}) for column, meaning in meanings.items()]
-    return spark.createDataFrame(table.replace_schema_metadata()).select(*columns)
+    return {name: as_frame(spark, table) for name, table in found.items()}
 
 
 def in_spark(spark: SparkSession) -> engine.Engine:
-    """Return the engine that folds in the workers of a session."""
+    """Return the engine that has the work done in the workers of a session."""
 
-    def fold(partitions: Sequence[Partition], asked: Asked, aside: Aside) -> Iterator[Partial]:
+    def fold(partitions: Sequence[Partition], work: Work[T]) -> Iterator[T]:
         for turn in _turns(partitions):
             works = pa.Table.from_arrays(
                 [pa.array(range(len(turn)), pa.int64()), pa.array([pickle.dumps(one.parts) for one in turn])],
                 schema=_WORK,
             )
-            told = spark.createDataFrame(works).mapInArrow(_folding(asked, aside), _TOLD).toArrow()
+            told = spark.createDataFrame(works).mapInArrow(_working(work), _TOLD).toArrow()
             places = {place: at for at, place in enumerate(told["place"].to_pylist())}
             for place in range(len(turn)):
                 yield decoded(memoryview(told["told"][places[place]].as_buffer()))
@@ -78,14 +73,14 @@ def _turns(partitions: Iterable[Partition]) -> Iterator[list[Partition]]:
         yield turn
 
 
-def _folding(asked: Asked, aside: Aside) -> Callable[[_Batches], _Batches]:
+def _working(work: Work[T]) -> Callable[[_Batches], _Batches]:
     """Return what a worker does with its rows."""
 
     def fold(batches: _Batches) -> _Batches:
         for batch in batches:
-            for place, work in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                parts: Sequence[FilePart] = pickle.loads(work)
-                told = folded(parts, asked, aside).encoded()
+            for place, pickled in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                parts: Sequence[FilePart] = pickle.loads(pickled)
+                told = encoded(work(parts))
                 yield pa.RecordBatch.from_arrays(
                     [pa.array([place], pa.int64()), pa.array([told], pa.binary())], names=["place", "told"]
                 )

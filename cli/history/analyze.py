@@ -2,9 +2,11 @@
 
 import shutil
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,8 +21,17 @@ from oms_journal.journal.errors import DiskError
 if TYPE_CHECKING:  # Spark is imported when the command runs
     from oms_journal.analysis.report.journals import Request
 
+Tell = Callable[[str, float], None]
+
 TEXT_COLUMNS_MAX = 100
 SHARES = 1000  # the bar's steps
+
+
+class EngineName(StrEnum):
+    """What reads the journals and makes the tables."""
+
+    SPARK = "spark"
+    LOCAL = "local"
 
 
 def analyze(  # noqa: PLR0913
@@ -58,15 +69,23 @@ def analyze(  # noqa: PLR0913
     master: Annotated[
         str | None, typer.Option("--master", metavar="URL", help="Run on this Spark cluster.  [default: this machine]")
     ] = None,
+    engine: Annotated[
+        EngineName,
+        typer.Option("--engine", help="Let Spark do the work, or without Spark and Java this machine: local."),
+    ] = EngineName.SPARK,
     as_json: options.AsJson = False,
 ) -> None:
-    """Answer an operator's questions about journals, with Spark.
+    """Answer an operator's questions about journals.
 
     What is stuck? Where does the time go? Why does the disk not get free? What was lost? oms writes DIR/report.html, a
     page that needs nothing else. It also writes DIR/summary.json, and the tables behind them as Parquet. It only reads
-    the journals, and needs no lock. You need Java 17 or later.
+    the journals, and needs no lock. You need Java 17 or later, but not with --engine local: it makes the same page and
+    tables. Only Spark compares with a copy, or runs on a cluster.
     """
+    if engine is EngineName.LOCAL:
+        _refuse_what_needs_spark(compare_with, master)
     request = _request(
+        engine,
         paths=tuple(paths),
         now=datetime.now(UTC),
         since=_time("--since", since),
@@ -74,7 +93,7 @@ def analyze(  # noqa: PLR0913
         queues=tuple(queue or ()),
         compared_with=tuple(compare_with or ()),
     )
-    summary = _report(request, out, master)
+    summary = _report(request, out, engine, master)
     if as_json:
         output.print_json(summary)
     else:
@@ -91,15 +110,29 @@ def _time(option: str, text: str | None) -> datetime | None:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def _request(**named: Any) -> "Request":
+def _refuse_what_needs_spark(compare_with: list[str] | None, master: str | None) -> None:
+    if compare_with:
+        raise Usage(
+            "--engine local does not compare with a copy, since that answer may be as large as the journal: "
+            "leave out --engine local, and Spark compares, or leave out --compare-with"
+        )
+    if master is not None:
+        raise Usage("--master names a cluster of Spark: leave out --engine local, or leave out --master")
+
+
+def _request(engine: EngineName, **named: Any) -> "Request":
     """Return what is asked for, once it is known that all can be imported that it takes."""
     try:
         import oms_journal.analysis.report.report
         from oms_journal.analysis.report.journals import Request
+
+        if engine is EngineName.SPARK:
+            import oms_journal.analysis.report.on_spark
     except ImportError as missing:
         library = missing.name or missing
+        extra = "analysis" if engine is EngineName.SPARK else "parquet"
         raise Failure(
-            f"the analysis needs packages that are not installed ({library}): pip install 'oms-journal[analysis]'",
+            f"the analysis needs packages that are not installed ({library}): pip install 'oms-journal[{extra}]'",
             ExitCode.UNUSABLE,
             error="NotInstalled",
         ) from missing
@@ -110,12 +143,9 @@ def _request(**named: Any) -> "Request":
     return request
 
 
-def _report(request: "Request", out: Path, master: str | None) -> Mapping[str, Any]:
-    from oms_journal.analysis.outdir import NotAReport, check_place, remove_unfinished
+def _report(request: "Request", out: Path, engine: EngineName, master: str | None) -> Mapping[str, Any]:
+    from oms_journal.analysis.outdir import NotAReport, check_place
     from oms_journal.analysis.report.journals import sources
-    from oms_journal.analysis.report.report import write_report
-    from oms_journal.analysis.report.watching import interruptible
-    from oms_journal.analysis.spark.session import quiet_session, settings_for
     from oms_journal.analysis.storage import NoJournal
 
     # What can be refused is refused before Spark has started, which takes a while.
@@ -133,18 +163,45 @@ def _report(request: "Request", out: Path, master: str | None) -> Mapping[str, A
     except DiskError as refused:
         raise Failure(str(refused), ExitCode.UNUSABLE, error=type(refused).__name__) from refused
     with ProgressBar(is_bytes=False, is_long=True) as bar:
-        bar("start Spark", 0, 0)
 
         def tell(what: str, share: float) -> None:
             bar("ask", round(share * SHARES), SHARES, detail=what.replace("_", " "))
 
-        with ExitStack() as afterwards:
-            afterwards.callback(remove_unfinished, out)
-            settings = settings_for(size, master)
-            spark = afterwards.enter_context(quiet_session(master=master, name="oms analyze", settings=settings))
-            return interruptible(
-                spark, lambda check: write_report(spark, request, out, tell, check), lambda: bar("stop Spark", 0, 0)
-            )
+        if engine is EngineName.LOCAL:
+            return _report_here(request, out, tell)
+        return _report_by_spark(request, out, tell, bar, _Session(size, master))
+
+
+def _report_here(request: "Request", out: Path, tell: Tell) -> Mapping[str, Any]:
+    from oms_journal.analysis.report.report import write_report
+
+    return write_report(None, request, out, tell)
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """What is known of the session of Spark before it starts."""
+
+    size: int  # of the data files, in bytes
+    master: str | None
+
+
+def _report_by_spark(
+    request: "Request", out: Path, tell: Tell, bar: ProgressBar, session: _Session
+) -> Mapping[str, Any]:
+    from oms_journal.analysis.outdir import remove_unfinished
+    from oms_journal.analysis.report.report import write_report
+    from oms_journal.analysis.report.watching import interruptible
+    from oms_journal.analysis.spark.session import quiet_session, settings_for
+
+    bar("start Spark", 0, 0)
+    with ExitStack() as afterwards:
+        afterwards.callback(remove_unfinished, out)
+        settings = settings_for(session.size, session.master)
+        spark = afterwards.enter_context(quiet_session(master=session.master, name="oms analyze", settings=settings))
+        return interruptible(
+            spark, lambda check: write_report(spark, request, out, tell, check), lambda: bar("stop Spark", 0, 0)
+        )
 
 
 def _print_answers(summary: Mapping[str, Any], out: Path) -> None:

@@ -151,6 +151,8 @@ _FRAME_TYPE = np.dtype(
 )
 _HEAD_SIZE = FRAME_SIZE + SINGLE.size
 _RUN_AT = FRAME_SIZE + RECORD_PARTS_AT  # where the columns of a record that adds several messages begin
+CONTINUED = 0x80  # of a byte of a removal set: the number goes on
+SEPTETS_ADDED_UP = 4  # of numbers in removal sets: so many bits cannot overflow when a footer's are added up
 BULK_FRAMES_MIN = 4  # of one length; fewer are gone through one by one, with less work
 _SIMPLE_SIZES = range(FRAME_SIZE + RECORD_PARTS_AT, _HEAD_SIZE + 2 * NAME_BYTES_MAX + 8)
 _SIMPLE_FLAGS = PRODUCER  # the only flag that leaves a single ADD's columns where they are
@@ -625,6 +627,39 @@ class Contents:
             at = end
         return found
 
+    def check_sets(self) -> None:
+        """Raise BadRecord where `removal_sets` does: for all sets at once, as far as their numbers are small."""
+        if self.sets and not self._are_sets_good():
+            self.removal_sets()
+
+    def _are_sets_good(self) -> bool:
+        """Say whether it is seen at once that every set holds as many numbers as its row says, and none too high."""
+        kinds, sizes = self.columns["kind"], self.columns["size"]
+        rows = np.flatnonzero(((kinds == Operation.DELIVER) | (kinds == Operation.DELETE)) & (sizes > 0))
+        coded, sizes = np.frombuffer(self.sets, np.uint8), sizes[rows]
+        if not len(rows) or int(sizes.max()) > len(coded):
+            return False
+        ends, is_last = np.cumsum(sizes.astype(np.int64)), coded < CONTINUED
+        if int(ends[-1]) != len(coded) or not is_last[ends - 1].all():
+            return False
+        value_ends = np.flatnonzero(is_last)
+        starts = np.append(0, value_ends[:-1] + 1)
+        septets = np.arange(len(coded)) - np.repeat(starts, value_ends - starts + 1)
+        if septets.max() >= SEPTETS_ADDED_UP:
+            return False
+        values = np.add.reduceat((coded & (CONTINUED - 1)).astype(np.int64) << (7 * septets), starts)
+        behind = np.cumsum(is_last)[ends - 1]  # of each set's values
+        firsts = np.append(0, behind[:-1])
+        is_run = (np.arange(len(values)) - np.repeat(firsts, behind - firsts)) % 2 == 0
+        counts = np.add.reduceat(np.where(is_run, values, 0), firsts)
+        highest = self.columns["number"][rows].astype(np.float64) + np.add.reduceat(values, firsts)
+        return bool(
+            ((behind - firsts) % 2 == 1).all()
+            and values[is_run].all()
+            and (counts == self.columns["count"][rows].astype(np.int64)).all()
+            and (highest < NUMBERS_END / 2).all()
+        )
+
 
 def with_lost_rows(found: Contents, said: Contents, lost: Sequence[tuple[int, int]]) -> Contents | None:
     """Return the rows of a walked file with those of its footer for the ranges in which no frame is good.
@@ -811,7 +846,7 @@ class ContentsBuilder:
         rows["hash"][has_properties] = hashes
         contents = self._contents(heads, rows, tables, end)
         check_texts((*contents.names, *contents.producers, *contents.groups))
-        contents.removal_sets()
+        contents.check_sets()
         return contents
 
     def _hashed(self, data: bytes, heads: Sequence[bytes], rows: Rows, chosen: npt.NDArray[np.bool_]) -> Sequence[int]:

@@ -76,7 +76,7 @@ class Footer:
             contents = decode_contents(self.data, self.summary)
             assert isinstance(contents.columns, FooterColumns)
             check_order(contents.columns, self.summary)
-            contents.removal_sets()
+            contents.check_sets()
             if with_ranges:
                 check_ranges(contents)
         except BadRecord as failure:

@@ -82,7 +82,7 @@ def sweep(file: DiskFile, summary: Summary, contents: Contents) -> list[BadPaylo
     `contents` are the footer's; its rows of what an earlier repair has found lost have no frames. OSError.
     """
     try:
-        contents.removal_sets()
+        contents.check_sets()
         return _Sweep(file, summary, without_rows(contents, lost_rows(file, summary, contents))).run()
     except BadRecord:
         return None

@@ -91,8 +91,12 @@ def test_the_command_without_its_libraries_tells_a_program_in_json(run: Run) -> 
         ("from oms_journal.broker.server.migration.partner import Partner", "server"),
         ("from oms_journal.analysis.export.refresh import refresh", "parquet"),
         *(
+            (f"import oms_journal.analysis.{module}", "parquet")
+            for module in ("fold.local", "report.extras", "report.journals", "report.report")
+        ),
+        *(
             (f"import oms_journal.analysis.{module}", "analysis")
-            for module in ("lake", "questions", "report.extras", "report.journals", "report.report")
+            for module in ("lake", "questions", "report.copies", "report.on_spark")
         ),
         *((f"import oms_journal.analysis.{module}", "analysis") for module in ("session", "source")),
         ("from oms_journal.analysis.storage import locate; list(locate(['memory://spool']))", "analysis"),

@@ -1,36 +1,28 @@
-"""Every question about a broker's journals answers what plain loops over their operations answer."""
+"""The report on brokers, by Spark and without it, and the questions about them as DataFrames: as plain loops answer."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+
+pytest.importorskip("pyspark", reason="not installed: pip install -e '.[analysis]'")
+
 from pyspark.sql import DataFrame, SparkSession
 
 from oms_journal import MessageDatabase
 from oms_journal.analysis import questions
-from oms_journal.analysis.report.asking import Written
+from oms_journal.analysis.fold import local
 from oms_journal.analysis.report.broker_asking import broker_asked
 from oms_journal.analysis.report.journals import Journals, Request, sources
 from oms_journal.analysis.report.report import write_report
 from oms_journal.broker.queues import ServiceQueue, TopicQueue
-from oms_journal.broker.records import (
-    MASTER_KEY,
-    PUBLICATIONS,
-    SUBSCRIPTIONS,
-    UOW,
-    UOWS,
-    VERSION,
-    Flag,
-    Status,
-    SubscriptionRecord,
-    UowRecord,
-)
 from tests.analysis.broker import plain_broker as plain
-from tests.support.journals.plain_rows import Answer, answer, assert_same, database_of, moment
+from tests.support.journals.plain_rows import Answer, assert_same, database_of, moment, plain_rows
 from tests.support.journals.random_broker import SERVICES, TOPICS, BrokerWriter
 from tests.support.servers.browser import Browser, browser, needs_browser
 
@@ -89,11 +81,10 @@ def reported(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> R
     return Reported(spark, tuple(paths), now, traced, units, published, directory / "out", summary, told)
 
 
-@contextmanager
-def asked(spark: SparkSession, request: Request) -> Iterator[dict[str, Callable[[Written], DataFrame]]]:
-    """Yield what a report asks about a broker, by the names of the tables."""
-    with broker_asked(Journals(spark, request, sources(request.paths)), request) as found:
-        yield {question.name: question.answer for question in found}
+def asked(request: Request) -> dict[str, pa.Table]:
+    """Return what a report tells about brokers, by the names of the tables."""
+    found = broker_asked(Journals(local.fold, request, sources(request.paths)), request)
+    return {question.name: question.answer() for question in found}
 
 
 def loaded(spark: SparkSession, *paths: Path) -> tuple[DataFrame, DataFrame]:
@@ -104,97 +95,73 @@ def loaded(spark: SparkSession, *paths: Path) -> tuple[DataFrame, DataFrame]:
     return reader.option("operation", "PUT,DROP").option("payload", "true").load(names), operations
 
 
-def test_the_journals_hold_what_there_is_to_ask_about(reported: Reported) -> None:
-    statuses = {unit["status"] for unit in reported.units}
-    steps = [step for each in reported.traced for step in each.steps]
-
-    assert {*plain.WAITING, *(status.name for status in plain.COMPLETE), "RECEIVED", "REMOVED", "GONE"} <= statuses
-    assert {0, 1, 2} <= {unit["attempts"] for unit in reported.units}
-    assert 0 in {unit["attempts"] for unit in reported.units if unit["status"] == "TIMEOUT"}
-    assert {row["status"] for row in reported.published} == {"ACCEPTED", "PROCESSED", "TIMEOUT", "GONE"}
-    read = [step.record.acknowledged for step in steps if isinstance(step.record, SubscriptionRecord)]
-    assert {len(each) for each in read} >= {0, 3}, "one by itself, and a range"
-    assert any(step.moved and step.key.startswith(UOWS) for step in steps)
-    assert any(unit["forgotten"] and unit["ended"] < unit["forgotten"] for unit in reported.units)
-
-
-def test_units_of_work(reported: Reported) -> None:
-    assert_same(reported.table("units_of_work"), reported.units)
-
-
-def test_services(reported: Reported) -> None:
-    assert_same(reported.table("uow_services"), plain.uow_services(reported.units, now=reported.now, exact=False))
-
-
-def test_services_with_exact_percentiles(reported: Reported) -> None:
-    found = questions.uow_services(reported.table("units_of_work"), now=moment(reported.now), exact=True)
-
-    assert_same(found, plain.uow_services(reported.units, now=reported.now, exact=True))
+def expected(reported: Reported, *, exact: bool = False) -> dict[str, Answer]:
+    """Return what plain loops answer to every question."""
+    stays, talks = plain.uow_stays(reported.traced), plain.conversations(reported.units)
+    units, published, now = reported.units, reported.published, reported.now
+    subscribed = plain.subscribers(reported.traced, published, now=now)
+    return {
+        "units_of_work": units,
+        "uow_services": plain.uow_services(units, now=now, exact=exact),
+        "uow_statuses": plain.uow_statuses(units, stays, exact=exact),
+        "uow_stays": stays,
+        "uow_attempts": plain.uow_attempts(units),
+        "uow_failures": plain.uow_failures(units, reported.table("uow_failures").columns),
+        "conversations": talks,
+        "conversation_services": plain.conversation_services(talks, now=now, exact=exact),
+        "publications": published,
+        "subscribers": subscribed,
+        "topics": plain.topics(published, subscribed, now=now, exact=exact),
+        "broker_starts": plain.broker_starts(reported.traced),
+        "broker_records": plain.broker_records(reported.traced),
+    }
 
 
-def test_statuses_and_how_long_units_of_work_stay_in_them(reported: Reported) -> None:
-    stays = plain.uow_stays(reported.traced)
-
-    assert_same(reported.table("uow_statuses"), plain.uow_statuses(reported.units, stays, exact=False))
-    assert {row["status"] for row in stays} >= {"RECEIVED", *plain.WAITING, "PROCESSED"}
-
-
-def test_every_stay_in_a_status(reported: Reported) -> None:
-    keyed, _ = loaded(reported.spark, *reported.paths)
-
-    assert_same(questions.uow_stays(keyed), plain.uow_stays(reported.traced))
+def test_the_tables_are_those_of_plain_loops(reported: Reported) -> None:
+    for name, rows in expected(reported).items():
+        if name in TABLES:
+            assert_same(reported.table(name), rows)
 
 
-def test_attempts(reported: Reported) -> None:
-    assert_same(reported.table("uow_attempts"), plain.uow_attempts(reported.units))
+def test_without_spark_the_tables_are_the_same_to_the_row(reported: Reported) -> None:
+    request = Request(paths=tuple(map(str, reported.paths)), now=moment(reported.now))
+
+    summary = write_report(None, request, reported.directory.parent / "here")
+
+    assert summary["answers"] == reported.summary["answers"]
+    assert summary["tables"] == reported.summary["tables"]
+    for name in summary["tables"]:
+        here, there = (
+            pq.read_table(folder / name) for folder in (reported.directory.parent / "here", reported.directory)
+        )
+        assert here.equals(there), name
 
 
-def test_failures(reported: Reported) -> None:
-    found = reported.table("uow_failures")
+def test_the_questions_as_dataframes_answer_the_same(reported: Reported) -> None:
+    keyed, operations = (each.cache() for each in loaded(reported.spark, *reported.paths))
+    now = moment(reported.now)
+    units, stays = questions.units_of_work(keyed, operations), questions.uow_stays(keyed)
+    published, talks = questions.publications(keyed, operations), questions.conversations(units)
+    subscribed = questions.subscribers(keyed, published, now=now)
+    found = {
+        "units_of_work": units,
+        "uow_services": questions.uow_services(units, now=now, exact=True),
+        "uow_statuses": questions.uow_statuses(units, stays, exact=True),
+        "uow_stays": stays,
+        "uow_attempts": questions.uow_attempts(units),
+        "uow_failures": questions.uow_failures(units),
+        "conversations": talks,
+        "conversation_services": questions.conversation_services(talks, now=now, exact=True),
+        "publications": published,
+        "subscribers": subscribed,
+        "topics": questions.topics(published, subscribed, now=now, exact=True),
+        "broker_starts": questions.broker_starts(keyed),
+        "broker_records": questions.broker_records(keyed),
+    }
 
-    assert_same(found, plain.uow_failures(reported.units, found.columns))
-
-
-def test_conversations(reported: Reported) -> None:
-    assert_same(reported.table("conversations"), plain.conversations(reported.units))
-
-
-def test_conversations_by_service(reported: Reported) -> None:
-    talks = plain.conversations(reported.units)
-
-    expected = plain.conversation_services(talks, now=reported.now, exact=False)
-    assert_same(reported.table("conversation_services"), expected)
-    assert {talk["state"] for talk in talks} == {"OPEN", "EOC", "EOC_CANCEL"}
-
-
-def test_publications(reported: Reported) -> None:
-    assert_same(reported.table("publications"), reported.published)
-
-
-def test_subscribers(reported: Reported) -> None:
-    expected = plain.subscribers(reported.traced, reported.published, now=reported.now)
-
-    assert_same(reported.table("subscribers"), expected)
-    assert {row["ended"] is None for row in expected} == {True, False}
-    assert {row["lag_publications"] > 0 for row in expected} == {True, False}
-
-
-def test_topics(reported: Reported) -> None:
-    subscribed = plain.subscribers(reported.traced, reported.published, now=reported.now)
-
-    expected = plain.topics(reported.published, subscribed, now=reported.now, exact=False)
-    assert_same(reported.table("topics"), expected)
-
-
-def test_starts_of_the_brokers(reported: Reported) -> None:
-    expected = plain.broker_starts(reported.traced)
-
-    assert_same(reported.table("broker_starts"), expected)
-    assert Counter(row["what"] for row in expected).keys() == {"cold start", "hot start", "termination"}
-
-
-def test_records_of_the_brokers(reported: Reported) -> None:
-    assert_same(reported.table("broker_records"), plain.broker_records(reported.traced))
+    for name, rows in expected(reported, exact=True).items():
+        assert_same(found[name], rows)
+        assert all(questions.meanings(found[name]).values())
 
 
 # The report.
@@ -332,8 +299,7 @@ def test_a_period_leaves_out_what_had_ended_before_it_and_what_came_after(report
         queues=(QUEUE,),
     )
 
-    with asked(reported.spark, request) as answers:
-        found = answer(answers["units_of_work"](reported.table))
+    found = plain_rows(asked(request)["units_of_work"])
 
     told = plain.units_of_work([plain.Traced(whole.database, [step for step in whole.steps if step.time < until])])
     expected = [unit for unit in told if unit["queue"] == QUEUE and (unit["ended"] is None or unit["ended"] >= since)]
@@ -345,46 +311,14 @@ def test_only_topics_whose_queues_are_asked_for_are_told_of(reported: Reported) 
     wanted = str(TopicQueue(TOPICS[1]))
     request = Request(paths=(str(reported.paths[0]),), now=moment(reported.now), queues=(QUEUE, wanted))
 
-    with asked(reported.spark, request) as answers:
-        found = answer(answers["publications"](reported.table))
+    found = plain_rows(asked(request)["publications"])
 
     assert {row["topic"] for row in found} == {TOPICS[1]}
 
 
-def test_other_journals_are_asked_nothing_about_a_broker(spark: SparkSession, tmp_path: Path) -> None:
+def test_other_journals_are_asked_nothing_about_a_broker(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path) as db:
         db.put("brokers", b"of ships")
         db.add("q", b"")
 
-    with asked(spark, Request(paths=(str(tmp_path),), now=moment(0))) as answers:
-        assert answers == {}
-
-
-def test_what_strangers_put_under_a_brokers_keys_is_counted_and_left_out(spark: SparkSession, tmp_path: Path) -> None:
-    """A record that was put again and cannot be read is told as it was before."""
-    good = UowRecord("1000000100000001", "1000000100000002", Status.ACCEPTED, Flag(2), created=1, changed=2)
-    newer = bytes((VERSION + 1,)) + UOW.encode(good)[1:]
-    with MessageDatabase.open(tmp_path) as db:
-        for key, value in (
-            (f"{UOWS}{good.uowid}", UOW.encode(good)),
-            (f"{UOWS}{good.uowid}", b"spoilt"),
-            (f"{UOWS}1000000100000003", newer),
-            (f"{UOWS}\n<b>", b""),
-            (f"{PUBLICATIONS}1", bytes(200)),
-            (f"{SUBSCRIPTIONS}1", b"x" * 300),
-            (MASTER_KEY, "Grüße".encode()),
-            ("broker/else", b"mine"),
-        ):
-            db.put(key, value)
-        db.drop(f"{PUBLICATIONS}1")
-    keyed, operations = (each.cache() for each in loaded(spark, tmp_path))
-    known = plain.traced(tmp_path)
-
-    units, records = questions.units_of_work(keyed, operations), answer(questions.broker_records(keyed))
-
-    assert_same(units, plain.units_of_work(known))
-    assert [unit["uowid"] for unit in plain.units_of_work(known)] == [good.uowid]
-    assert {row["kind"]: (row["unreadable"], row["newer"]) for row in records} == {
-        **{"UOW": (3, 1), "PUBLICATION": (1, 0), "SUBSCRIPTION": (1, 0), "MASTER": (1, 0)},
-    }
-    assert answer(questions.broker_starts(keyed)) == []
+    assert asked(Request(paths=(str(tmp_path),), now=moment(0))) == {}

@@ -1,27 +1,14 @@
 """Values of the broker's records taken apart in bulk, beside the same one at a time. No Spark here."""
 
 import random
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import numpy as np
 import pytest
 
 pa = pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]'")
 
-from oms_journal.analysis.broker.columns import (  # noqa: E402
-    NEWER,
-    NUMBERS,
-    READABLE,
-    SERVICE,
-    VALUE,
-    Values,
-    batches,
-    kinds,
-    spark_type,
-)
-from oms_journal.analysis.broker.records import FIELDS, STARTS  # noqa: E402
-from oms_journal.analysis.reading.columns import clamped  # noqa: E402
+from oms_journal.analysis.broker.columns import NUMBERS, SERVICE, VALUE, Values  # noqa: E402
+from oms_journal.analysis.broker.records import FIELDS, KEPT, STARTS, Records  # noqa: E402
 from oms_journal.broker.kernel.state.unit_records import service_of_record  # noqa: E402
 from oms_journal.broker.queues import ServiceQueue  # noqa: E402
 from oms_journal.broker.records import (  # noqa: E402
@@ -39,7 +26,6 @@ from oms_journal.broker.records import (  # noqa: E402
 TEXTS = ("", "a", "WHITE", "Grüße", "x" * 255, "ü" * 127, "a/b~c")
 IDENTIFIERS = ("uowid", "conv_id", "publication_id", "subscription_id", "last_committed")
 COUNT = 300
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _fields(layout: Layout[Any]) -> list[str]:
@@ -103,35 +89,24 @@ def test_columns_say_what_decoding_one_value_after_the_other_says(layout: Layout
 
     assert found.is_readable.tolist() == [record is not None for record in records]
     for place, name in enumerate(names):
-        column = found.column(name)
-        column.validate(full=True)
         expected = [None if record is None else record[place] for record in records]
-        assert [_plain(value) for value in column.to_pylist()] == [_told(value, column) for value in expected]
+        if name in _fields(layout):
+            heads = found.heads[name][found.is_readable].tolist()
+            assert heads == [_number(value) for value in expected if value is not None]
+        else:
+            column = found.column(name)
+            column.validate(full=True)
+            assert [_plain(value) for value in column.to_pylist()] == expected
+
+
+def _number(value: Any) -> int:
+    """Return what stands in a head for a field of a record."""
+    return int(value or "0", 16) if isinstance(value, str) else int(value)
 
 
 def _plain(value: Any) -> Any:
-    """Return what a column has; a number is the signed one with the same 64 bits."""
-    match value:
-        case bool() | str() | None | datetime():
-            return value
-        case list():
-            return tuple(map(_plain, value))
-        case _:
-            return value % (1 << 64)
-
-
-def _told(value: Any, column: Any) -> Any:
-    """Return a field of a record as its column has it."""
-    if value is None:
-        return None
-    if column.type == pa.string():
-        return value.name if hasattr(value, "name") else value
-    if pa.types.is_timestamp(column.type):
-        shown = clamped(np.array([value], np.int64)).tolist()[0]
-        return EPOCH + timedelta(microseconds=shown) if value else None
-    if isinstance(value, str):
-        return int(value or "0", 16)
-    return value
+    """Return what a column has; numbers as they stand there, which have no sign."""
+    return tuple(number % (1 << 64) for number in value) if isinstance(value, list) else value
 
 
 def test_the_service_is_that_of_the_queue() -> None:
@@ -152,52 +127,36 @@ def test_a_record_of_a_newer_version_is_told_from_what_is_none() -> None:
 
     found = Values(LAYOUTS[0].kind, pa.array([bytes(value), b"no record", b"", None, _record(rng, LAYOUTS[0])]))
 
-    assert found.column(NEWER).to_pylist() == [True, False, False, False, False]
-    assert found.column(READABLE).to_pylist() == [False, False, False, False, True]
+    assert found.is_newer.tolist() == [True, False, False, False, False]
+    assert found.is_readable.tolist() == [False, False, False, False, True]
 
 
 def test_there_may_be_no_values_at_all() -> None:
     for layout in LAYOUTS:
         found = Values(layout.kind, pa.array([], pa.binary()))
 
-        for name in (READABLE, NEWER, *FIELDS[layout.kind]):
+        assert (found.is_readable.tolist(), found.is_newer.tolist(), found.heads.tolist()) == ([], [], [])
+        for name in layout.texts:
             assert found.column(name).to_pylist() == []
-
-
-def test_batches_keep_their_columns_and_have_the_wanted_ones() -> None:
-    rng = random.Random(2)
-    layout = LAYOUTS[0]
-    value = _record(rng, layout)
-    batch = pa.RecordBatch.from_pydict({"key": ["a", "b", "c"], "length": [1, 2, 3], VALUE: [value, b"other", None]})
-
-    [found] = batches([batch], kind=layout.kind, kept=("length", "key"), wanted=(READABLE, "status", "sender_user"))
-
-    record = layout.decode(value)
-    assert found.schema.names == ["length", "key", READABLE, "status", "sender_user"]
-    assert found.to_pylist() == [
-        {"length": 1, "key": "a", READABLE: True, "status": record.status.name, "sender_user": record.sender_user},
-        {"length": 2, "key": "b", READABLE: False, "status": None, "sender_user": None},
-        {"length": 3, "key": "c", READABLE: False, "status": None, "sender_user": None},
-    ]
 
 
 def test_every_key_is_of_the_kind_that_the_broker_says() -> None:
     keys = [f"{start}{end}" for start in STARTS.values() for end in ("", "1", "/x")]
     keys += ["broker/", "broker/other/1", "brokers", "\0broker/uow/1", "Broker/uow/1"]
-    batch = pa.RecordBatch.from_pydict({"key": keys, VALUE: pa.nulls(len(keys), pa.binary())})
+    count = len(keys)
+    columns: dict[str, Any] = {name: ["PUT"] * count if name == "operation" else [0] * count for name in KEPT}
+    columns |= {"key": keys, "database": ["d"] * count, "moved": [False] * count}
+    found = Records()
 
-    rows = [row for each in kinds([batch], starts=STARTS, kept=("key",)) for row in each.to_pylist()]
+    found.take(pa.RecordBatch.from_pydict(columns | {VALUE: pa.nulls(count, pa.binary())}))
 
-    assert {row["key"]: row["kind"] for row in rows} == {
-        key: kind.name for key in keys if (kind := kind_of(key)) is not None
-    }
+    [trail] = found.trails.values()
+    told = {f"{STARTS[kind]}{end}": kind for kind, records in trail.kinds.items() for end in records.keys.texts}
+    assert told == {key: kind for key in keys if (kind := kind_of(key)) is not None}
 
 
 def test_every_field_that_is_asked_for_is_one_of_its_record() -> None:
     for layout in LAYOUTS:
         known = {*_fields(layout), *layout.texts, *NUMBERS, SERVICE}
 
-        assert set(FIELDS[layout.kind]) <= known
-        assert {spark_type(layout.kind, name) for name in FIELDS[layout.kind]} <= {
-            *("string", "bigint", "timestamp", "array<bigint>"),
-        }
+        assert set(FIELDS.get(layout.kind, ())) <= known

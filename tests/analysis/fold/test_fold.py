@@ -4,14 +4,14 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from oms_journal.analysis.fold.answers import ANSWERS, schema_of
 from oms_journal.analysis.fold.asked import QUESTIONS, Asked
-from oms_journal.analysis.fold.engine import Engine, told
-from oms_journal.analysis.fold.partial import Aside, Partial, decoded, folded
+from oms_journal.analysis.fold.engine import Engine, T, Work, decoded, encoded, told
 from oms_journal.analysis.reading.parts import FilePart, Partition
 from tests.support.journals.analysed import files_table
 from tests.support.journals.folded import EVERY, expected, parts_of
@@ -72,10 +72,10 @@ def answers(journals: Journals, asked: Asked, engine: Engine) -> dict[str, pa.Ta
     return told(engine, [Partition(tuple(journals.parts))], asked, journals.now)
 
 
-def at_once(partitions: Sequence[Partition], asked: Asked, aside: Aside) -> list[Partial]:
+def at_once(partitions: Sequence[Partition], work: Work[T]) -> list[T]:
     """Fold everything as one part."""
     [partition] = partitions
-    return [folded(partition.parts, asked, aside)]
+    return [work(partition.parts)]
 
 
 def assert_as_expected(journals: Journals, asked: Asked, found: dict[str, pa.Table]) -> None:
@@ -136,10 +136,10 @@ def test_a_question_that_is_asked_alone_has_the_same_answer(journals: Journals, 
     assert_as_expected(journals, asked, found)
 
 
-def in_pieces(parts: Sequence[FilePart], chance: random.Random, fold: Callable[[FilePart], Partial]) -> Partial:
+def in_pieces(parts: Sequence[FilePart], chance: random.Random, fold: Callable[[FilePart], Any]) -> Any:
     """Fold the parts one by one, and put them together in a tree of any shape."""
     if len(parts) == 1:
-        return decoded(fold(parts[0]).encoded())
+        return decoded(encoded(fold(parts[0])))
     middle = chance.randrange(1, len(parts))
     found = in_pieces(parts[:middle], chance, fold)
     found.merge(in_pieces(parts[middle:], chance, fold))
@@ -151,8 +151,8 @@ def test_it_does_not_matter_how_the_files_are_split(journals: Journals, seed: in
     chance = random.Random(seed)
     asked = periods(journals)[chance.choice((0, 3))]
 
-    def in_some_tree(_: Sequence[Partition], asked: Asked, aside: Aside) -> list[Partial]:
-        found = in_pieces(journals.parts, chance, lambda part: folded([part], asked, aside))
+    def in_some_tree(_: Sequence[Partition], work: Work[T]) -> list[T]:
+        found: Any = in_pieces(journals.parts, chance, lambda part: work([part]))
         assert not found.doubtful()
         return [found]
 

@@ -10,7 +10,8 @@ import pytest
 
 from oms_journal.analysis.fold import engine, local
 from oms_journal.analysis.fold.asked import Asked, asked, micros
-from oms_journal.analysis.fold.partial import Aside, Partial
+from oms_journal.analysis.fold.engine import T, Work
+from oms_journal.analysis.fold.partial import folded
 from oms_journal.analysis.reading.parts import Partition
 from oms_journal.analysis.reading.plan import plan
 from oms_journal.analysis.storage import NoJournal, locate
@@ -45,7 +46,7 @@ def test_a_pool_of_processes_gives_the_same_tables_as_one_process(spool: Path) -
 def test_a_pool_that_is_left_early_ends_its_processes(spool: Path) -> None:
     partitions = plan(locate([str(spool)]), partition_bytes=1)
 
-    for _ in local.fold(partitions, ASKED, {}, processes=2, pool_bytes_min=0):
+    for _ in local.fold(partitions, partial(folded, asked=ASKED, aside={}), processes=2, pool_bytes_min=0):
         break
 
 
@@ -105,11 +106,11 @@ def test_what_is_doubtful_after_damage_is_folded_once_more(tmp_path: Path, seed:
         damage(path, place=0.3)
         path.write_bytes(path.read_bytes()[: path.read_bytes().rindex(MAGIC)])
     writer.write(openings=1, steps=60, cleans=False, policy="salvage")
-    turns: list[Aside] = []
+    turns: list[object] = []
 
-    def counted(partitions: Sequence[Partition], asked: Asked, aside: Aside) -> Iterator[Partial]:
-        turns.append(dict(aside))
-        yield from local.fold(partitions, asked, aside, processes=1)
+    def counted(partitions: Sequence[Partition], work: Work[T]) -> Iterator[T]:
+        turns.append(work)
+        yield from local.fold(partitions, work, processes=1)
 
     found = engine.answers(counted, [str(writer.spool)], ASKED, now=NOW)
 

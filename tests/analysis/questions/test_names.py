@@ -45,7 +45,9 @@ def test_every_public_name_is_there() -> None:
 
 @pytest.mark.whole
 def test_what_is_asked_of_a_broker_loads_first_too() -> None:
-    program = "import oms_journal.analysis.broker.topics; from oms_journal.analysis.questions import *; print(topics)"
+    program = (
+        "import oms_journal.analysis.questions.of_broker; from oms_journal.analysis.questions import *; print(topics)"
+    )
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 

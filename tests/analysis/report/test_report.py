@@ -21,13 +21,15 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.analysis import outdir
+from oms_journal.analysis.fold import local
 from oms_journal.analysis.outdir import CannotWrite, NotAReport, check_place, holds_report, written
 from oms_journal.analysis.questions.described import answers
 from oms_journal.analysis.report.asking import asked, tables_of_source
 from oms_journal.analysis.report.drawing.markup import Html
 from oms_journal.analysis.report.extras import Extra
 from oms_journal.analysis.report.journals import Journals, Request, Sources, sources
-from oms_journal.analysis.report.report import TablesNotSeen, write_report
+from oms_journal.analysis.report.on_spark import TablesNotSeen
+from oms_journal.analysis.report.report import write_report
 from oms_journal.analysis.report.sections.listing import count_column, listing, name_column
 from oms_journal.analysis.report.sections.twice import TIMES_MIN
 from oms_journal.analysis.report.sections.verdicts import Name, Question, Verdict
@@ -256,8 +258,7 @@ def test_a_copy_from_before_the_damage_is_compared(reported: Reported) -> None:
     assert 'id="copy"' in (reported.directory / "report.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.whole
-def test_a_period_knows_what_has_waited_longer(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_period_knows_what_has_waited_longer(tmp_path: Path) -> None:
     """Before the period one message comes that waits on, one that is delivered in it, and one that is gone."""
     clock = HandClock()
     start = clock.now
@@ -273,14 +274,13 @@ def test_a_period_knows_what_has_waited_longer(spark: SparkSession, tmp_path: Pa
     since, until = moment(start) + timedelta(hours=1), moment(start) + timedelta(hours=3)
     paths = (str(tmp_path / "spool"),)
     request = Request(paths=paths, now=moment(clock.now), since=since, until=until, queues=("orders",))
-    journals = Journals(spark, request, sources(paths))
+    journals = Journals(local.fold, request, sources(paths))
     answers = {question.name: question.answer for question in asked(journals, request, timedelta(hours=1))}
 
-    lifecycle, rate = (answers[name](journals.table) for name in ("lifecycle", "rate"))
+    lifecycle, rate = (answers[name]() for name in ("lifecycle", "rate"))
     assert isinstance(lifecycle, pa.Table)
     assert isinstance(rate, pa.Table)
-    [orders] = lifecycle.to_pylist()
-    rates = rate.to_pylist()
+    [orders], rates = lifecycle.to_pylist(), rate.to_pylist()
 
     assert (orders["queue"], orders["undelivered"], orders["delivered"]) == ("orders", 2, 1)
     assert orders["max_seconds"] == pytest.approx(7200, abs=1)
@@ -288,15 +288,15 @@ def test_a_period_knows_what_has_waited_longer(spark: SparkSession, tmp_path: Pa
     assert orders["oldest_age_seconds"] == pytest.approx(3 * 3600, abs=1)
     found = sorted((row["operation"], row["operations"], row["bytes"]) for row in rates)
     assert found == [("ADD", 1, len(b"new")), ("DELIVER", 1, len(b"slow"))]
-    assert journals.everything.count() == 8
+    assert sum(journals.folded(["files"])["files"]["rows"].to_pylist()) == 8
 
 
-def test_an_empty_journal_has_a_report(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_empty_journal_has_a_report(tmp_path: Path) -> None:
     clock = HandClock()
     with MessageDatabase.open(tmp_path / "spool", clock=clock):
         pass
 
-    summary = write_report(spark, Request(paths=(str(tmp_path / "spool"),), now=moment(clock.now)), tmp_path / "out")
+    summary = write_report(None, Request(paths=(str(tmp_path / "spool"),), now=moment(clock.now)), tmp_path / "out")
 
     assert summary["operations"] == 0
     assert summary["answers"]["stuck"]["answer"] == "Nothing waits: there are no messages."
@@ -333,18 +333,50 @@ def test_a_report_that_is_interrupted_leaves_nothing_and_the_earlier_one_alone(
 def test_tables_that_this_machine_does_not_see_are_an_error(
     spark: SparkSession, reported: Reported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Tables, "files", lambda self, name: [])
+    monkeypatch.setattr(Tables, "count", lambda self, name: 0)
+    request = Request(paths=(str(reported.spool),), now=reported.now)
 
-    with pytest.raises(TablesNotSeen, match=r"Spark wrote \d+ rows of damage.* both see"):
-        write_report(spark, Request(paths=(str(reported.spool),), now=reported.now), tmp_path / "out")
+    with pytest.raises(TablesNotSeen, match=rf"Spark wrote \d+ rows of {EXTRA}.* both see"):
+        write_report(spark, request, tmp_path / "out", extras=[extra()])
 
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.whole
-def test_every_question_of_a_report_has_a_meaning_of_its_own(spark: SparkSession, reported: Reported) -> None:
+def test_without_spark_the_tables_and_answers_are_the_same_to_the_row(
+    spark: SparkSession, reported: Reported, tmp_path: Path
+) -> None:
     request = Request(paths=(str(reported.spool),), now=reported.now)
-    journals = Journals(spark, request, Sources((str(reported.spool),), (), 0))
+    told: list[tuple[str, float]] = []
+
+    by_spark = write_report(spark, request, tmp_path / "spark")
+    found = write_report(None, request, tmp_path / "here", lambda what, share: told.append((what, share)))
+
+    assert found["answers"] == by_spark["answers"]
+    assert found["tables"] == by_spark["tables"]
+    for name in found["tables"]:
+        assert pq.read_table(tmp_path / "here" / name).equals(pq.read_table(tmp_path / "spark" / name)), name
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert 0 <= shares[0] < shares[-1] <= 1
+    assert {what for what, _ in told} == set(found["tables"])
+
+
+def test_without_spark_what_only_it_answers_is_refused(tmp_path: Path) -> None:
+    request = Request(paths=(str(tmp_path),), now=moment(0), compared_with=(str(tmp_path),))
+
+    with pytest.raises(ValueError, match="need Spark"):
+        write_report(None, request, tmp_path / "out")
+    with pytest.raises(ValueError, match="need Spark"):
+        write_report(None, Request(paths=(str(tmp_path),), now=moment(0)), tmp_path / "out", extras=[extra()])
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.whole
+def test_every_question_of_a_report_has_a_meaning_of_its_own(reported: Reported) -> None:
+    request = Request(paths=(str(reported.spool),), now=reported.now)
+    journals = Journals(local.fold, request, Sources((str(reported.spool),), (), 0))
 
     questions = [*tables_of_source(journals), *asked(journals, request, timedelta(minutes=5))]
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,15 +10,18 @@ import pytest
 pytest.importorskip("pyspark", reason="not installed: pip install -e '.[analysis]'")
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from oms_journal.analysis import questions
 from oms_journal.analysis.fold import engine, local
 from oms_journal.analysis.fold.answers import ANSWERS, meanings_of
 from oms_journal.analysis.fold.asked import Asked, micros
+from oms_journal.analysis.fold.partial import folded
 from oms_journal.analysis.reading import schema
 from oms_journal.analysis.reading.plan import plan
 from oms_journal.analysis.spark import fold
 from oms_journal.analysis.storage import locate
+from oms_journal.journal.operations import ENGINE_PREFIX
 from tests.support.journals.plain_rows import MICROSECOND, answer, assert_same_rows, moment, plain_rows
 from tests.support.journals.random_journal import RandomWriter
 
@@ -71,6 +75,7 @@ def test_the_questions_give_the_same_answers(spark: SparkSession, paths: list[st
     files = spark.read.format("omsjournal").option("table", "files").load(paths)
     asked: dict[str, DataFrame] = {
         "files": files,
+        "counts": counts(operations),
         "lifecycle": questions.lifecycle(operations, now=NOW),
         "latency_histogram": questions.latency_histogram(operations),
         "rate": questions.rate(operations, every=EVERY),
@@ -90,6 +95,16 @@ def test_the_questions_give_the_same_answers(spark: SparkSession, paths: list[st
     operations.unpersist()
 
 
+def counts(operations: DataFrame) -> DataFrame:
+    """Return how many operations of each kind each queue has, and the keys."""
+    ours = operations.where(F.col("key").isNull() | ~F.col("key").startswith(ENGINE_PREFIX))
+    return ours.groupBy("database", "queue", "operation").agg(
+        F.count(F.lit(1)).alias("operations"),
+        F.count_if("moved").alias("moved"),
+        F.coalesce(F.sum("length"), F.lit(0)).alias("bytes"),
+    )
+
+
 def test_what_a_worker_cannot_read_is_told_in_our_words(spark: SparkSession, paths: list[str]) -> None:
     partitions = plan(locate(paths[:1]))
     [partition, *_] = partitions
@@ -97,4 +112,4 @@ def test_what_a_worker_cannot_read_is_told_in_our_words(spark: SparkSession, pat
     lost = replace(partition, parts=(replace(part, path=Path(part.path.parent, "x" * 300)),))
 
     with pytest.raises(Exception, match="DiskError"):
-        list(fold.in_spark(spark)([lost], ASKED, {}))
+        list(fold.in_spark(spark)([lost], partial(folded, asked=ASKED, aside={})))

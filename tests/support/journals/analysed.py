@@ -27,7 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def planned(
-    *paths: Path | str, wanted: Wanted = ALL, options: Mapping[str, str] | None = None, **named: int
+    *paths: Path | str, wanted: Wanted = ALL, options: Mapping[str, str] | None = None, **named: Any
 ) -> list[Partition]:
     """Return what workers are to read, as it arrives there."""
     found = plan.plan(locate([str(path) for path in paths], options), wanted, **named)

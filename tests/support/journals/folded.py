@@ -32,6 +32,7 @@ def expected(rows: Sequence[Row], files: Iterable[File], asked: Asked, now: int)
         "lifecycle": lambda: plain.lifecycle_with_ends(present, now=now, moves=plain.moves_in(rows)),
         "latency_over_time": lambda: plain.latency_over_time(present, every=asked.every),
         "latency_histogram": lambda: plain.latency_histogram(present, bins_a_decade=asked.bins_a_decade),
+        "counts": lambda: plain.counts(of_period),
         "rate": lambda: plain.rate([*messages, *on_keys], every=asked.every, since=asked.since),
         "backlog": lambda: plain.backlog(present, every=asked.every),
         "retention": lambda: plain.retention(rows, files, now=now),

@@ -510,6 +510,23 @@ def _facts(rows: Iterable[Row], *, undelivered_only: bool) -> dict[tuple[str, st
     return found
 
 
+# Counts.
+
+
+def counts(rows: Iterable[Row]) -> Answer:
+    """Return how many operations of each kind each queue has, and the keys."""
+    ours = [row for row in rows if row.key is None or not row.key.startswith(ENGINE)]
+    return [
+        {
+            **dict(zip(("database", "queue", "operation"), at, strict=True)),
+            "operations": len(each),
+            "moved": sum(row.moved for row in each),
+            "bytes": sum(row.length or 0 for row in each),
+        }
+        for at, each in grouped(ours, lambda row: (row.database, row.queue, row.operation)).items()
+    ]
+
+
 # Losses.
 
 
