@@ -17,6 +17,7 @@ from oms_journal.analysis.report.values.answers import Answers
 from tests.support.journals import report_tables
 from tests.support.journals.report_tables import DATABASE, EVIL, FIRST, LAST, QUEUES, World
 from tests.support.servers.browser import Browser, browser, needs_browser
+from tests.support.sweeps import a_sample
 
 WIDTHS = (1280, 400)
 PAGE_BYTES_MAX = 2 << 20
@@ -50,6 +51,7 @@ def _said(answers: Answers) -> dict[str, str]:
     return {verdict.question.anchor: plain(verdict.sentence) for verdict in verdicts(answers)}
 
 
+@a_sample(1)
 @needs_browser
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
@@ -65,6 +67,7 @@ def test_the_page_loads_alone_fits_its_window_and_complains_of_nothing(
     assert tab.run("[...document.querySelectorAll('section')].every(s => s.scrollWidth <= s.clientWidth)")
 
 
+@a_sample(1)
 @needs_browser
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
