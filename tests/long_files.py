@@ -1,7 +1,7 @@
 """The files of tests that take longest, the longest first: they begin before all others. And those that share Spark.
 
 A processor takes a whole file. One that took a long file last would work on it while all others have nothing to do.
-One processor takes all files that need Spark: it starts once.
+One processor takes all files that need Spark: it starts once. And one those on the project: it parses each module once.
 """
 
 import pytest
@@ -64,7 +64,9 @@ def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 class ByFile(LoadFileScheduling):  # type: ignore[misc]
-    """Gives a processor a file after another; all files that need Spark to the same one."""
+    """Gives a processor a file after another; to the same one all that need Spark, and all on the project."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if _name(nodeid) in SPARK_FILES else nodeid.split("::", 1)[0]
+        if (name := _name(nodeid)) in SPARK_FILES:
+            return "spark"
+        return "project" if name.startswith("project/") else nodeid.split("::", 1)[0]

@@ -20,9 +20,9 @@ from tests.api.play import Player
 from tests.api.surface import APART, CLASSES, Block, Call, Opened, kind_of, methods
 from tests.api.sweep import OWNERS, SWEPT, swept, swept_places
 from tests.support.attack import search, seed_played
-from tests.support.sweeps import Share, a_sample, for_each, in_two_sizes
+from tests.support.sweeps import Share, a_sample, for_each, in_three_sizes, in_two_sizes
 
-SCRIPTS = 40  # of each face
+SCRIPTS = 20  # of each face
 # Found with the first seed, in a moment. All others: `python -m tests.api --faults`, and the slow tests.
 SOON = (
     "a-list-is-kept-by-reference",
@@ -56,7 +56,7 @@ def test_every_option_has_values_right_and_wrong() -> None:
 WAYS = [pytest.param(owner, method, id=f"{owner.__name__}.{method}") for owner in OWNERS for method in methods(owner)]
 
 
-@in_two_sizes
+@in_three_sizes
 @for_each(("owner", "method"), WAYS)
 def test_every_way_to_give_an_argument_is_taken_as_it_is_meant_or_refused_in_words(
     owner: type, method: str, share: Share
@@ -68,7 +68,7 @@ def test_every_way_to_give_an_argument_is_taken_as_it_is_meant_or_refused_in_wor
     assert not found, f"{len(found)}, the first: " + "\n".join(found[:10])
 
 
-@a_sample(3)
+@a_sample(3, more=12)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_is_taken_or_refused_in_words(option: str, tmp_path: Path) -> None:
     player = Player(tmp_path, is_async=False, is_restored=True)
@@ -88,7 +88,7 @@ def test_an_interrupt_leaves_a_call_whole_or_not_at_all(what: str, kind: type[Ba
     if what in SHORT:
         places = [(1, 1)] if share is Share.SAMPLE else [(26, 26)]
     else:
-        places = [(3, 156)] if share is Share.SAMPLE else [(81, 156), (29, 78)]
+        places = [(3, 312)] if share is Share.SAMPLE else [(159, 312), (81, 156), (29, 78)]
     played = [one for first, every in places for one in swept_places(what, first, every, kind)]
 
     assert played or share is Share.REST, "no place was reached"

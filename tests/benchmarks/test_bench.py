@@ -245,6 +245,7 @@ def test_embedded_stores_are_measured_where_they_are_installed(tmp_path: Path) -
         assert all(bool(row.measured) is is_present and (is_present or row.note) for row in theirs)
 
 
+@pytest.mark.whole
 def test_a_store_that_is_not_installed_has_rows_that_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     absent = beside_embedded.Peer(name="Nowhere", package="no-such-package", open=beside_embedded.Ours, options="none")
     monkeypatch.setattr(beside_embedded, "PEERS", (absent,))
@@ -266,6 +267,7 @@ def test_reopening_measures_something(tmp_path: Path) -> None:
     assert all(row.median > 0 for row in rows)
 
 
+@pytest.mark.whole
 def test_the_runner_prints_a_table_and_writes_the_same_as_json(tmp_path: Path) -> None:
     document = tmp_path / "rows.json"
     options = ["--quick", "--only", "add-many", "--directory", str(tmp_path), "--json", str(document)]

@@ -16,8 +16,10 @@ from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.sessions import Session
 from tests.support.broker.embedded import HERE, KINDS, SERVICE, Kind, kind_of
 from tests.support.servers.web_place import ALICE, WebPlace
-from tests.support.sweeps import for_each
+from tests.support.sweeps import for_each, takes_turns
 from tests.support.wrong_inputs import faults_of
+
+pytestmark = takes_turns(3, "kind")
 
 NAN = float("nan")
 

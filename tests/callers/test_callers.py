@@ -42,7 +42,7 @@ from tests.support.attack import search, seed_played
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.sweeps import a_sample, for_each, sampled, split
 
-SCRIPTS = {"threads": 24, "tasks": 24, "remote threads": 8, "remote tasks": 8}
+SCRIPTS = {"threads": 10, "tasks": 10, "remote threads": 4, "remote tasks": 4}
 SEED = 15
 TOPIC, BODY = Argument("topic", "a topic", 0), Argument("body", "plain-bytes", 3)
 # Found in a moment; all others: `python -m tests.callers --faults`, and the slow tests.
@@ -92,7 +92,7 @@ def test_connections_of_a_user_without_token_share_a_durable_subscription(end: C
     )
 
 
-@a_sample(2)
+@a_sample(2, more=10)
 @pytest.mark.parametrize("face", FACES[:2])
 @pytest.mark.parametrize("who", SERVERS)
 @pytest.mark.parametrize("then", ["commit", "backout", *COMINGS])
@@ -111,7 +111,7 @@ def test_a_unit_of_work_that_was_being_received_before_a_recovery_is_lost(
     play((InPassing("DAVE", 3, 1, 0, "recover"), sent, receive, Call("DAVE", "received", method)), face)
 
 
-@a_sample(2)
+@a_sample(2, more=6)
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("service", [0, 2])  # with delays for ever; with an end, and a second chance
 @pytest.mark.parametrize("is_asked_for", [False, True])
@@ -127,7 +127,7 @@ def test_what_a_namesake_without_token_is_told_of_a_unit_that_is_received_elsewh
 RECEIVES = itertools.product([1, 2], ["begun", "later", "answered"], range(4))
 
 
-@a_sample(1)
+@a_sample(1, more=8)
 @pytest.mark.parametrize("receive", sampled(RECEIVES, 8, kind=lambda receive: receive[:2]), ids=str)
 def test_what_a_cancelled_receive_has_heard_in_passing_is_kept_or_given_back(receive: tuple[int, str, int]) -> None:
     times, when, turns = receive
@@ -161,7 +161,7 @@ def _ways_played(name: str, variants: Iterable[int]) -> None:
         pytest.fail(f"{len(found)}, the first: " + "\n".join(traceback.format_exception(found[0])))
 
 
-@for_each("name", SWEPT, sample=10)
+@for_each("name", SWEPT, sample=5, is_long=True)
 def test_every_way_to_give_an_argument_is_taken_as_it_is_meant_or_refused_in_words(name: str) -> None:
     _ways_played(name, [0])
 

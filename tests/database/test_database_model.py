@@ -295,7 +295,7 @@ class DatabaseMachine(RuleBasedStateMachine):
         assert self.db.undelivered_count() == len(self.model.messages)
 
 
-DatabaseMachine.TestCase.settings = settings(max_examples=15, stateful_step_count=30, deadline=None, derandomize=True)
+DatabaseMachine.TestCase.settings = settings(max_examples=8, stateful_step_count=30, deadline=None, derandomize=True)
 TestTheDatabaseAgainstDicts = DatabaseMachine.TestCase
 
 
@@ -304,7 +304,7 @@ class DatabaseMachineLonger(DatabaseMachine):
 
 
 DatabaseMachineLonger.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, derandomize=True
+    max_examples=30, stateful_step_count=30, deadline=None, derandomize=True
 )
 TestTheDatabaseAgainstDictsLonger = pytest.mark.whole(DatabaseMachineLonger.TestCase)
 

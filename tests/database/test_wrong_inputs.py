@@ -33,7 +33,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return {name: str(path) for name, path in found.items()}
 
 
-@a_sample(34)
+@a_sample(20)
 @pytest.mark.parametrize("row", COMMANDS, ids=str)
 def test_a_wrong_command_line_is_refused_in_words_for_people(row: Command, places: dict[str, str]) -> None:
     if any("{spool}" in word for word in row.line):
@@ -58,7 +58,7 @@ def _below(places: dict[str, str]) -> set[Path]:
     return {path for path in above.rglob("*") if not path.is_relative_to(above / "spool")}
 
 
-@a_sample(44)
+@a_sample(24)
 @pytest.mark.parametrize("row", CALLS, ids=str)
 def test_a_wrong_call_is_refused_in_words_for_people(row: Call, tmp_path: Path) -> None:
     with open_small(tmp_path / "spool") as db:

@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -59,10 +60,11 @@ def pages() -> list[Path]:
     return [*(page for page in single if page.exists()), *sorted((REPOSITORY / "docs").rglob("*.md"))]
 
 
-def blocks(page: Path) -> list[Block]:
+@cache
+def blocks(page: Path) -> tuple[Block, ...]:
     """Return the blocks of a page that say `python` or `console`, in their order."""
     tokens = MarkdownIt().parse(page.read_text(encoding="utf-8"))
-    return list(_blocks(page, tokens))
+    return tuple(_blocks(page, tokens))
 
 
 def _blocks(page: Path, tokens: list[Token]) -> Iterator[Block]:

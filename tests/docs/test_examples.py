@@ -1,7 +1,8 @@
-"""Every example of the documents runs, twice, and prints what its page shows.
+"""Every example of the documents runs, and prints what its page shows; run again in the same folder, it does so too.
 
-The sample runs those of the first pages that one reads, once. The page that starts Spark eight times takes minutes of
-a processor: it is left to the campaigns.
+Each day the README runs. The whole has each page once, and twice what is read to look something up, which is short.
+The page that starts Spark eight times takes minutes of a processor: it is left to the campaigns, as is the second run
+of the guides.
 """
 
 import re
@@ -12,46 +13,27 @@ import pytest
 from tests.docs import examples
 from tests.docs.examples import Differs, blocks, pages, play
 from tests.support.project import REPOSITORY
-from tests.support.sweeps import a_sample
+from tests.support.sweeps import split
 
 PLAYED = [page for page in pages() if any(block.why_not_run is None for block in blocks(page))]
-DAILY = [
-    page
-    for page in PLAYED
-    if page.parent == REPOSITORY or page.parent.name == "tutorial"
-    if page.name != "first-report.md"  # as the pages on Spark it starts a Java of its own
-]
-
-
+README = REPOSITORY / "README.md"
 LONG = REPOSITORY / "docs" / "how-to" / "journals-on-spark.md"
-REPORT = REPOSITORY / "docs" / "tutorial" / "first-report.md"  # it starts Spark too
-assert {LONG, REPORT} <= set(PLAYED)
+GUIDES = [page for page in PLAYED if page.parent.name in ("tutorial", "how-to")]
+assert LONG in GUIDES and README in PLAYED
 
 
 def name_of(page: Path) -> str:
     return page.relative_to(REPOSITORY).as_posix()
 
 
-@a_sample(1)
-@pytest.mark.parametrize("page", DAILY, ids=name_of)
-def test_the_examples_of_a_first_page_run(page: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", split([README], [page for page in GUIDES if page != LONG]), ids=name_of)
+def test_the_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
     play(page, tmp_path, times=1)
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("page", [page for page in PLAYED if page not in (LONG, REPORT)], ids=name_of)
+@pytest.mark.parametrize("page", split([page for page in PLAYED if page not in GUIDES], GUIDES), ids=name_of)
 def test_the_examples_of_a_page_run_twice(page: Path, tmp_path: Path) -> None:
-    play(page, tmp_path)
-
-
-@pytest.mark.whole
-def test_the_examples_of_the_first_report_run(tmp_path: Path) -> None:
-    play(REPORT, tmp_path, times=1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", [LONG, REPORT], ids=name_of)
-def test_the_examples_on_spark_run_twice(page: Path, tmp_path: Path) -> None:
     play(page, tmp_path)
 
 

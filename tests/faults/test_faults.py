@@ -93,7 +93,7 @@ SERVED = {
 }
 
 
-@pytest.mark.parametrize("what", sampled(SERVED, 3, kind=lambda what: SERVED[what][4]))
+@pytest.mark.parametrize("what", sampled(SERVED, 1, kind=lambda what: SERVED[what][0]))
 def test_a_server_keeps_what_it_promised_whatever_fails(sweep: Sweep, what: str) -> None:
     word, phase, call, kind, mode, code = SERVED[what]
     findings = Findings()

@@ -23,16 +23,17 @@ from tests.fuzz.every import TARGETS
 from tests.fuzz.target import bounded_memory
 from tests.support.journals import descriptions
 from tests.support.journals.java_reader import needs_java
-from tests.support.sweeps import a_sample, for_each
+from tests.support.sweeps import Share, a_sample, for_each, in_two_sizes
 
 
+@in_two_sizes
 @for_each("name", TARGETS)
-def test_every_kept_input_and_every_seed_keeps_what_its_target_promises(name: str) -> None:
+def test_every_kept_input_and_every_seed_keeps_what_its_target_promises(name: str, share: Share) -> None:
     target = TARGETS[name]
     inputs = [*read_corpus(name), *target.seeds()]
 
     assert inputs
-    for data in (b"", *inputs):  # `make fuzz` begins with nothing
+    for data in share.every(3, (b"", *inputs)):  # `make fuzz` begins with nothing
         with bounded_memory():
             target.play(data)
 

@@ -145,7 +145,7 @@ def test_who_reads_a_queue_while_it_is_forgotten_is_shown_no_other() -> None:
         assert first.tolist() == [1] and not [*batches]
 
 
-@a_sample(2)
+@a_sample(2, more=5)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_names_take_no_memory_and_change_no_answer(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     always_forgetful(monkeypatch)

@@ -272,7 +272,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(readiness, name, value)
 
 
-@a_sample(30)
+@a_sample(20)
 @pytest.mark.parametrize("are_many", [False, True])
 @pytest.mark.parametrize("seed", range(60))
 def test_messages_are_ready_when_their_terms_say_so(seed: int, are_many: bool, monkeypatch: pytest.MonkeyPatch) -> None:

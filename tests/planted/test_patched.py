@@ -20,7 +20,7 @@ def test_every_name_in_the_table_is_there_and_some_fault_puts_something_else_und
 STATE = {f"{NAME}.journal.background.{name}" for name in ("_before", "_count")}
 
 
-@for_each("name", ALL, sample=30, is_long=True)
+@for_each("name", ALL, sample=12, is_long=True)
 def test_a_fault_changes_what_the_table_names_and_nothing_when_its_block_ends(name: str) -> None:
     named = {_home(place) for place in Patched}
     before = dict(_product())

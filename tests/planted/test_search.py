@@ -17,6 +17,7 @@ UNFIT = "toy-it-does-not-fit"
 ITS_TESTS = "tests/index/test_duplicates.py"
 
 
+@pytest.mark.whole
 def test_each_fault_has_tests_that_are_near_to_it() -> None:
     for fault in ALL.values():
         first, others = files_near(fault)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.project import FOLDERS, OUTSIDE, PACKAGES, REPOSITORY, modules
+from tests.support.project import FOLDERS, OUTSIDE, PACKAGES, REPOSITORY, modules, parsed
 
 MAP = REPOSITORY / "docs" / "contributing" / "map.md"
 ROOMS = ("<!-- rooms:begin -->", "<!-- rooms:end -->")
@@ -47,7 +47,7 @@ def first_sentence(text: str) -> str:
 
 def _said(path: Path) -> str:
     """Return the first sentence of a module."""
-    return first_sentence(ast.get_docstring(ast.parse((REPOSITORY / path).read_text(encoding="utf-8"))) or "")
+    return first_sentence(ast.get_docstring(parsed(path)) or "")
 
 
 def drawn_rooms() -> str:

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from tests.support.project import NAME, PYPROJECT, REPOSITORY, modules
+from tests.support.project import NAME, PYPROJECT, modules, parsed
 from tests.support.sweeps import for_each
 
 # Distribution, the first version without the hole, and its name.
@@ -121,7 +121,7 @@ def imported() -> Iterator[tuple[str, str]]:
     """Yield which module of the program imports which top-level name that is neither Python's nor ours."""
     ours = {NAME}
     for module in modules():
-        for node in ast.walk(ast.parse((REPOSITORY / module).read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(module)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
             for name in {name.split(".")[0] for name in names}:

@@ -73,6 +73,7 @@ def test_the_sdist_carries_what_a_reader_wants_and_no_test(sdist: Path) -> None:
     assert [name for name, member in members.items() if member.issym() or member.islnk()] == []
 
 
+@pytest.mark.whole
 def test_the_wheel_that_the_sdist_builds_has_the_same_files(sdist: Path, wheel: Path, tmp_path: Path) -> None:
     again = built_wheel(unpacked(sdist, tmp_path), tmp_path)
 

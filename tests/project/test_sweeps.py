@@ -1,10 +1,11 @@
 """A sample and its rest are the sweep; a table names each row that fails."""
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 
-from tests.support.sweeps import Share, a_sample, for_each, in_sample, mark_samples, sampled
+from tests.support.sweeps import Share, a_sample, for_each, in_sample, mark_samples, sampled, takes_turns
 
 
 @for_each("count", range(1, 12))
@@ -70,14 +71,17 @@ class Case:
 
     def __init__(self, nodeid: str, *marks: pytest.MarkDecorator, **params: object) -> None:
         self.nodeid = nodeid
-        self.callspec = SimpleNamespace(params=params)
-        self._marks = {decorator.mark.name: decorator.mark for decorator in marks}
+        self.callspec = SimpleNamespace(params=params, indices=params)
+        self._marks = [decorator.mark for decorator in marks]
+
+    def iter_markers(self, name: str) -> Iterator[pytest.Mark]:
+        return (mark for mark in self._marks if mark.name == name)
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
-        return self._marks.get(name)
+        return next(self.iter_markers(name), None)
 
     def add_marker(self, decorator: pytest.MarkDecorator) -> None:
-        self._marks[decorator.mark.name] = decorator.mark
+        self._marks.append(decorator.mark)
 
 
 def test_of_the_cases_of_a_test_some_run_each_day_and_the_others_are_whole() -> None:
@@ -92,6 +96,27 @@ def test_of_the_cases_of_a_test_some_run_each_day_and_the_others_are_whole() -> 
     assert not any(case.get_closest_marker("whole") for case in (*few, *long, *plain))
 
 
+def test_of_the_cases_that_are_whole_some_stay_it_and_the_others_are_for_the_campaigns() -> None:
+    cases = [Case(f"tests/a.py::test_it[{n}]", a_sample(2, more=3), n=n) for n in range(9)]
+    without_sample = [Case(f"tests/a.py::test_so[{n}]", a_sample(more=2), pytest.mark.whole) for n in range(5)]
+
+    mark_samples([*cases, *without_sample])  # type: ignore[list-item]
+
+    assert [n for n, case in enumerate(cases) if case.get_closest_marker("whole") is None] == [0, 8]
+    assert [n for n, case in enumerate(cases) if case.get_closest_marker("slow")] == [2, 3, 5, 6]
+    assert [n for n, case in enumerate(without_sample) if case.get_closest_marker("slow")] == [1, 2, 3]
+
+
+def test_what_a_sample_of_a_whole_test_leaves_out_is_for_the_campaigns() -> None:
+    asked = Case("tests/a.py::test_it[0]", pytest.mark.whole)
+    left_out = Case("tests/a.py::test_it[1]", pytest.mark.whole, pytest.mark.whole)
+
+    mark_samples([asked, left_out])  # type: ignore[list-item]
+
+    assert asked.get_closest_marker("slow") is None
+    assert left_out.get_closest_marker("slow")
+
+
 def test_each_value_of_a_parameter_that_has_few_is_in_the_sample() -> None:
     cases = [
         Case(f"tests/a.py::test_it[{face}-{n}]", a_sample(1), face=face, n=n)
@@ -103,3 +128,34 @@ def test_each_value_of_a_parameter_that_has_few_is_in_the_sample() -> None:
 
     daily = [case.callspec.params for case in cases if case.get_closest_marker("whole") is None]
     assert daily == [{"face": "threads", "n": 0}, {"face": "tasks", "n": 0}]
+
+
+def test_as_few_cases_as_can_be_have_each_value_of_the_parameters_that_have_few() -> None:
+    cases = [
+        Case(f"tests/a.py::test_it[{one}-{two}-{three}]", a_sample(1), one=one, two=two, three=three)
+        for one in (False, True)
+        for two in (False, True)
+        for three in "abc"
+    ]
+
+    mark_samples(cases)  # type: ignore[arg-type]
+
+    daily = [case.callspec.params for case in cases if case.get_closest_marker("whole") is None]
+    assert len(daily) == 3
+    assert {each["three"] for each in daily} == {*"abc"}
+    assert {each["one"] for each in daily} == {each["two"] for each in daily} == {False, True}
+
+
+def test_tests_that_take_turns_have_every_value_among_them() -> None:
+    tests = [
+        [Case(f"tests/a.py::test_{test}[{kind}]", takes_turns(3, "kind"), kind=kind) for kind in range(6)]
+        for test in range(12)
+    ]
+
+    few = [Case(f"tests/a.py::test_few[{kind}]", takes_turns(3, "kind"), kind=kind) for kind in range(2)]
+
+    mark_samples(case for cases in (*tests, few) for case in cases)  # type: ignore[misc]
+
+    assert len([case for case in few if case.get_closest_marker("whole") is None]) == 1
+    daily = [[n for n, case in enumerate(cases) if case.get_closest_marker("whole") is None] for cases in tests]
+    assert {tuple(each) for each in daily} == {(0, 3), (1, 4), (2, 5)}

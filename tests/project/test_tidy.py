@@ -3,22 +3,20 @@
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 from tests.long_files import LONG_FILES, SPARK_FILES
 from tests.project.house_map import ARROWS, MAP, MODULES, ROOMS, drawn_arrows, drawn_modules, drawn_rooms, found
-from tests.support.project import PACKAGES, REPOSITORY, modules
+from tests.support.project import PACKAGES, REPOSITORY, modules, parsed
 
 # Names that say nothing about their subject: the page's last sentence.
 _PAGE = (REPOSITORY / "docs" / "contributing" / "words.md").read_text(encoding="utf-8")
 WORDS_NEVER_USED = set(re.findall(r"\*(\w+)\*", _PAGE.split("No name of a module")[1]))
 
 
-@cache
 def trees() -> dict[Path, ast.Module]:
     """Return every module, parsed: at the first question, not while tests are collected."""
-    return {module: ast.parse((REPOSITORY / module).read_text(encoding="utf-8")) for module in modules()}
+    return {module: parsed(module) for module in modules()}
 
 
 def _names(tree: ast.Module) -> Iterator[str]:

@@ -61,7 +61,7 @@ def snapshot(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-@a_sample(10)
+@a_sample(6)
 @pytest.mark.parametrize("sequence", [0, 1, -1])
 @pytest.mark.parametrize("what", TOOLS)
 def test_a_directory_with_a_file_of_a_newer_version_is_refused_and_not_a_byte_is_written(

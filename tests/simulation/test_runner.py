@@ -21,6 +21,7 @@ from tests.simulation.toy import Add, PowerCut, Sync, ToyWorld
 from tests.simulation.world import PromiseBroken, Script, Seen
 from tests.simulation.worlds import WORLDS
 from tests.support.project import REPOSITORY
+from tests.support.sweeps import a_sample
 
 TOY_NAMES = ("toy", "toy-forgets")
 FORGETS = ToyWorld("forgets")
@@ -104,6 +105,7 @@ def test_an_exception_that_comes_out_is_a_failure_and_shrunk(tmp_path: Path) -> 
     assert "4 steps are enough" in out.getvalue()
 
 
+@a_sample(1)
 @pytest.mark.parametrize(("world", "found"), [("toy-hangs", "longer than 0.5 s"), ("toy-dies", "ended with status 3")])
 def test_a_run_that_does_not_end_is_a_failure_and_the_others_go_on(world: str, found: str, tmp_path: Path) -> None:
     out = io.StringIO()

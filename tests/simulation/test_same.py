@@ -30,7 +30,7 @@ def _fingerprint_elsewhere(world: str, seed: int, hash_seed: str) -> str:
     return re.findall(r"fingerprint (\w+)", ended.stdout)[0]  # type: ignore[no-any-return]
 
 
-@a_sample(1)
+@a_sample(1, more=3)
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("world", REAL)
 def test_a_seed_is_one_run_everywhere(world: str, seeds: tuple[int, ...]) -> None:

@@ -1,7 +1,9 @@
 """What the tests of the project itself look at: its folders, its packages and their modules."""
 
+import ast
 import os
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +29,9 @@ def modules() -> list[Path]:
     """Return the modules of the packages, relative to the repository, in order."""
     folders = (REPOSITORY / package.replace(".", "/") for package in PACKAGES)
     return sorted(path.relative_to(REPOSITORY) for folder in folders for path in folder.glob("*.py"))
+
+
+@cache
+def parsed(module: Path) -> ast.Module:
+    """Return one of them, parsed once for all who look at it."""
+    return ast.parse((REPOSITORY / module).read_text(encoding="utf-8"))

@@ -2,7 +2,8 @@
 
 A sweep asks every bit, cut, seed or row. `make test` asks a sample of them, which is the same each day and has every
 kind of case in it; the rest has the marker `whole`, and `make test-all` runs both. So nothing is asked twice. What
-takes minutes is `in_three_sizes`: the sample, some more that is `whole`, and the others, for `make campaign`.
+takes minutes is `in_three_sizes`: the sample, some more that is `whole`, and the others, for `make campaign`. Of a test
+that is `whole` itself the sample is `whole`, and the rest for the campaigns.
 
     @in_two_sizes
     def test_no_flipped_bit_goes_unnoticed(share: Share) -> None:
@@ -16,6 +17,8 @@ takes minutes is `in_three_sizes`: the sample, some more that is `whole`, and th
     @pytest.mark.parametrize("behind", Status)
     def test_a_step(before: Status, behind: Status) -> None: ...
 
+    @a_sample(3, more=9)                    # three, nine more that are `whole`, and the others, for `make campaign`
+
 A thousand cases that differ in nothing but a row are one test, which names all rows that fail:
 
     @for_each("status", Status)
@@ -26,6 +29,7 @@ A thousand cases that differ in nothing but a row are one test, which names all 
 import enum
 import inspect
 import itertools
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -142,42 +146,81 @@ def sampled(cases: Iterable[T], count: int, kind: Callable[[T], object] = _no_ki
 FACES_MAX = 3  # so few values of a parameter are kinds of cases, not points of a sweep
 
 
-def a_sample(count: int) -> pytest.MarkDecorator:
+def a_sample(count: int | None = None, *, more: int | None = None) -> pytest.MarkDecorator:
     """Run so many of a test's cases each day, evenly spread; the others are `whole`.
 
-    Of a parameter that has two or three values each is in the sample: such as threads and tasks, or with and without.
+    With `more`, so many of those that are `whole` stay it, and what is left is `slow`: for a test that takes long. Of
+    a parameter that has two or three values each is in the sample: such as threads and tasks, or with and without.
     """
-    return pytest.mark.sample(count)
+    return pytest.mark.sample(count, more)
+
+
+def takes_turns(stride: int, *names: str) -> pytest.MarkDecorator:
+    """Run each test of a file with one in so many values of these parameters each day: another test with another value.
+
+    For many tests that all run with every kind of a thing. Each kind runs each day, and each test, if not with each.
+    """
+    return pytest.mark.turns(stride, *names)
+
+
+def _mark_turns(cases: Sequence[pytest.Item], stride: int, *names: str) -> None:
+    first = zlib.crc32(cases[0].nodeid.partition("[")[0].encode())
+    for name in names:
+        places = {case: case.callspec.indices[name] for case in cases if name in case.callspec.indices}  # type: ignore[attr-defined]
+        step = min(stride, len(set(places.values())))
+        for case, place in places.items():
+            if (first + place) % step:
+                case.add_marker(pytest.mark.whole)
 
 
 def mark_samples(items: Iterable[pytest.Item]) -> None:
-    """Mark as `whole` what is not in the sample of its test. What has another size already is no case of these."""
+    """Mark as `whole` or `slow` what is not in the sample of its test. What is `slow` already is no case of these.
+
+    What is `whole` twice is `slow`: of a test that is `whole` itself, what `sampled` or `split` leave to the whole.
+    """
     by_test: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("sample") and not any(map(item.get_closest_marker, ("whole", "slow"))):
+        if len([*item.iter_markers("whole")]) > 1:
+            item.add_marker(pytest.mark.slow)
+        if any(map(item.get_closest_marker, ("sample", "turns"))) and not item.get_closest_marker("slow"):
             by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in by_test.values():
-        marker = cases[0].get_closest_marker("sample")
-        assert marker is not None, "it has been asked for"
-        chosen = in_sample(cases, *marker.args)
-        for place, is_new in enumerate(_have_new_faces(cases, chosen)):
-            if not (chosen[place] or is_new):
-                cases[place].add_marker(pytest.mark.whole)
+        if (sample := cases[0].get_closest_marker("sample")) is not None:
+            _mark_sample(cases, *sample.args)
+        elif (turns := cases[0].get_closest_marker("turns")) is not None and hasattr(cases[0], "callspec"):
+            _mark_turns(cases, *turns.args)
 
 
-def _have_new_faces(cases: Sequence[pytest.Item], chosen: Sequence[bool]) -> Iterator[bool]:
-    """Say of each case whether it is the first with a value of a parameter of few values that no chosen case has."""
+def _mark_sample(cases: Sequence[pytest.Item], count: int | None, more: int | None) -> None:
+    if count is not None:
+        _mark_others([case for case in cases if not case.get_closest_marker("whole")], count, pytest.mark.whole)
+    if more is not None:
+        _mark_others([case for case in cases if case.get_closest_marker("whole")], more, pytest.mark.slow)
+
+
+def _mark_others(cases: Sequence[pytest.Item], count: int, mark: pytest.MarkDecorator) -> None:
+    """Mark what is not among so many of these cases, nor needed for each value of a parameter of few values."""
+    chosen = in_sample(cases, count)
+    for place in _with_new_faces(cases, chosen):
+        chosen[place] = True
+    for case, is_in_it in zip(cases, chosen, strict=True):
+        if not is_in_it:
+            case.add_marker(mark)
+
+
+def _with_new_faces(cases: Sequence[pytest.Item], chosen: Sequence[bool]) -> Iterator[int]:
+    """Yield the places of few cases that have each value of a parameter of few values which no chosen case has."""
     params = [case.callspec.params for case in cases if hasattr(case, "callspec")]
-    if len(params) != len(cases):
-        yield from (False for _ in cases)
+    if not params or len(params) != len(cases):
         return
     values = {name: {repr(each[name]) for each in params if name in each} for name in params[0]}
     few = [name for name, found in values.items() if 1 < len(found) <= FACES_MAX]
-    seen = {(name, repr(each[name])) for each, is_in in zip(params, chosen, strict=True) if is_in for name in few}
-    for each in params:
-        mine = {(name, repr(each[name])) for name in few}
-        yield not mine <= seen
-        seen |= mine
+    faces = [{(name, repr(each[name])) for name in few} for each in params]
+    left = set().union(*faces).difference(*(mine for mine, is_in in zip(faces, chosen, strict=True) if is_in))
+    while left:
+        place = max(range(len(faces)), key=lambda place: len(faces[place] & left))
+        left -= faces[place]
+        yield place
 
 
 def split(sample: Iterable[object], rest: Iterable[object]) -> list[Any]:

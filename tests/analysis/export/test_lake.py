@@ -26,6 +26,7 @@ def test_the_rows_are_those_of_the_source_and_those_of_the_moment(spark: SparkSe
         assert {row["queue"]: row["count"] for row in counts}["other"] == 20
 
 
+@pytest.mark.whole
 def test_all_columns_are_as_the_source_has_them(spark: SparkSession, tmp_path: Path) -> None:
     spool, cache = tmp_path / "spool", str(tmp_path / "cache")
     RandomWriter(spool, 5).write(openings=2, steps=40, cleans=False)
@@ -52,6 +53,7 @@ def test_what_clean_up_has_deleted_is_in_the_answer(spark: SparkSession, tmp_pat
     assert len(lake_files(Path(cache))) > 3
 
 
+@pytest.mark.whole
 def test_another_journal_in_the_same_cache_is_not_in_the_answer(spark: SparkSession, tmp_path: Path) -> None:
     cache = str(tmp_path / "cache")
     for name in ("one", "two"):

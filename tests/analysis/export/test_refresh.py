@@ -43,13 +43,14 @@ from tests.support.journals.analysed import ALL
 from tests.support.journals.late_files import late_files
 from tests.support.journals.plain_rows import database_of
 from tests.support.journals.random_journal import RandomWriter, damage
-from tests.support.sweeps import sampled
+from tests.support.sweeps import a_sample, sampled
 
 
 def names(lake: Path) -> list[str]:
     return [path.stem for path in lake_files(lake)]
 
 
+@a_sample(more=4)
 @pytest.mark.parametrize("seed", sampled(range(16), 2))
 def test_the_rows_are_those_of_the_source_whenever_the_lake_is_brought_up_to_date(
     seed: int, lake: Path, tmp_path: Path

@@ -109,7 +109,7 @@ def in_tree(files: Sequence[Sequence[Row]], asked: Asked, aside: NumberSet, chan
     return found
 
 
-@for_each("seed", range(2000), sample=60)
+@for_each("seed", range(2000), sample=60, is_long=True)
 def test_whatever_a_journal_says_of_its_messages_is_put_together_as_it_is_defined(seed: int) -> None:
     files = journal(seed)
     chance = random.Random(seed)

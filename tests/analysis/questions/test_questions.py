@@ -1,4 +1,7 @@
-"""Every question, on journals that random operations wrote, answers what plain loops over `dump` answer."""
+"""Every question, on journals that random operations wrote, answers what plain loops over `dump` answer.
+
+Each day the tests of the fold ask them, and those by hand.
+"""
 
 import shutil
 from contextlib import ExitStack
@@ -32,6 +35,8 @@ from tests.support.journals.plain_rows import (
     rows_in,
 )
 from tests.support.journals.random_journal import SMALL, RandomWriter, damage
+
+pytestmark = pytest.mark.whole
 
 SEEDS = range(4)
 KEPT = ", without what was moved away"
@@ -119,7 +124,6 @@ def test_rate_since_a_time_has_what_came_and_went_from_then_on_with_all_its_byte
     assert min(row["bucket"] for row in answer(found)) >= since
 
 
-@pytest.mark.whole
 def test_what_was_loaded_by_itself_gives_the_same_answers(spark: SparkSession, journals: Journals) -> None:
     files = loaded_files(spark, *journals.paths)
     is_key, is_add = F.col("operation").isin("PUT", "DROP"), F.col("operation") == "ADD"
@@ -179,7 +183,6 @@ def _as_vouched(each: FileExplanation) -> FileExplanation:
     return replace(each, bytes=each.bytes - FRAME_SIZE) if each.active and not is_first else each
 
 
-@pytest.mark.whole
 def test_retention_agrees_with_what_the_databases_say(spark: SparkSession, tmp_path: Path) -> None:
     told: dict[tuple[str, int], FileExplanation] = {}
     now: dict[str, int] = {}
@@ -217,7 +220,6 @@ def test_retention_agrees_with_what_the_databases_say(spark: SparkSession, tmp_p
             assert row["pin_age_seconds"] == pytest.approx(pin.age + (latest - now[at[0]]) / 1e6)
 
 
-@pytest.mark.whole
 def test_a_journal_and_its_compacted_copy_compare_as_the_same(spark: SparkSession, tmp_path: Path) -> None:
     spool, copy = tmp_path / "spool", tmp_path / "copy"
     RandomWriter(spool, 5).write()
@@ -245,7 +247,6 @@ def _changed(row: Row) -> Row | None:
     return None if (number % 7 == 1 and row.operation != "ADD") or number % 11 == 1 or row.key == "state" else row
 
 
-@pytest.mark.whole
 def test_a_comparison_finds_what_differs_and_nothing_else(spark: SparkSession, journals: Journals) -> None:
     database = journals.rows[0].database
     here = [row for row in journals.rows if row.database == database]

@@ -97,6 +97,7 @@ def test_lifecycle_counts_each_message_once(spark: SparkSession) -> None:
     }
 
 
+@pytest.mark.whole
 def test_exact_percentiles_lie_between_two_ranks(spark: SparkSession) -> None:
     found = answer(questions.lifecycle(frame(spark, of("slow", *SLOW)), now=moment(0), exact=True))
 
@@ -207,6 +208,7 @@ def _files(*sizes: int, database: str = "d1", active: bool = False, retained: in
     ]
 
 
+@pytest.mark.whole
 def test_retention_names_what_keeps_each_file(spark: SparkSession) -> None:
     rows = of(
         "pinned",
@@ -248,6 +250,7 @@ def test_retention_names_what_keeps_each_file(spark: SparkSession) -> None:
     ]
 
 
+@pytest.mark.whole
 def test_retention_plans_as_compaction_does(spark: SparkSession) -> None:
     full = [*of("full", add(1, 0, length=800)), *of("half", add(1, 0, length=380)), *of("over", add(1, 0, length=381))]
     many = of("many", *[add(number, 0, length=700, sequence=number) for number in range(1, 9)])
@@ -275,6 +278,7 @@ def test_retention_plans_as_compaction_does(spark: SparkSession) -> None:
     }
 
 
+@pytest.mark.whole
 def test_commits_that_went_out_together_are_one_write(spark: SparkSession) -> None:
     rows = [
         *of("grouped", add(1, 0, commit=1), add(2, 0, commit=2), add(3, 0, commit=2), add(4, 0.4, commit=3, length=70)),
@@ -314,6 +318,7 @@ DUPLICATES = [
 ]
 
 
+@pytest.mark.whole
 def test_duplicates_are_what_was_added_twice(spark: SparkSession) -> None:
     found = answer(questions.duplicates(frame(spark, DUPLICATES), window=timedelta(seconds=10)))
 
@@ -448,7 +453,7 @@ def _ask(name: str, operations: DataFrame, files: DataFrame) -> DataFrame:
             return questions.QUESTIONS[name](operations)
 
 
-@a_sample(3)
+@a_sample(3, more=6)
 @pytest.mark.parametrize("name", questions.QUESTIONS)
 def test_an_empty_journal_has_empty_answers_whose_columns_are_described(spark: SparkSession, name: str) -> None:
     found = _ask(name, frame(spark, []), files_frame(spark, []))
@@ -473,6 +478,7 @@ def test_what_makes_no_sense_is_refused(spark: SparkSession) -> None:
             ask()
 
 
+@pytest.mark.whole
 def test_ages_are_reckoned_up_to_the_present_by_default(spark: SparkSession) -> None:
     added = datetime.now(UTC) - timedelta(hours=2)
     time = round(added.timestamp() * S)
@@ -494,6 +500,7 @@ def test_latencies_need_one_shuffle_and_no_sorting_of_messages(
     assert "Python" not in plan
 
 
+@pytest.mark.whole
 def test_what_is_asked_twice_can_be_cached_once(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     operations = frame(spark, LIFECYCLES)
     kept = questions.messages(operations).cache()

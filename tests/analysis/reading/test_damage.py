@@ -158,7 +158,7 @@ def test_a_lone_file_of_zeros_is_lost_unless_starts_have_removed_those_before_it
     assert [row["file"] for row in damages(tmp_path)] == ([report.name] if is_cleaned else [])
 
 
-@a_sample(1)
+@a_sample(1, more=2)
 @pytest.mark.parametrize("seed", range(10, 18))
 def test_what_is_good_in_damaged_files_is_read_and_nothing_is_made_up(seed: int, tmp_path: Path) -> None:
     for spool, original in _trials(tmp_path, seed):
@@ -380,7 +380,7 @@ def test_a_file_that_is_not_there_is_a_loss(kind: str, tmp_path: Path) -> None:
     assert {row["sequence"] for row in analysed(tmp_path / "copy", report=_ignore)} == sequences - {2}
 
 
-@a_sample(9)
+@a_sample(9, more=30)
 @pytest.mark.parametrize("is_closed", [False, True], ids=["killed", "closed"])
 @pytest.mark.parametrize("what", STRANGE)
 def test_a_frame_that_is_whole_and_makes_no_sense_costs_itself(what: str, is_closed: bool, tmp_path: Path) -> None:

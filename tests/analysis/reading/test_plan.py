@@ -346,7 +346,7 @@ def _passes(row: Row, wanted: Wanted) -> bool:
     )
 
 
-@a_sample(1)
+@a_sample(1, more=3)
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_left_out_is_what_is_not_wanted(seed: int, written: Path) -> None:
     paths = written / "spool", written / "retained"

@@ -16,6 +16,7 @@ from oms_journal.analysis.report.page import page
 from tests.support.journals import report_tables
 from tests.support.journals.report_tables import DATABASE, EVIL, FIRST, LAST, QUEUES, Told, World
 from tests.support.servers.browser import Browser, browser, needs_browser
+from tests.support.sweeps import a_sample
 
 WIDTHS = (1280, 400)
 PAGE_BYTES_MAX = 2 << 20
@@ -46,6 +47,7 @@ def _told(folder: Path, rows: report_tables.Rows, world: World | None = None, **
     return report_tables.told(report_tables.write(folder / "tables", rows), world, **scope)
 
 
+@a_sample(1)
 @needs_browser
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
@@ -61,6 +63,7 @@ def test_the_page_loads_alone_fits_its_window_and_complains_of_nothing(
     assert tab.run("[...document.querySelectorAll('section')].every(s => s.scrollWidth <= s.clientWidth)")
 
 
+@a_sample(1)
 @needs_browser
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)

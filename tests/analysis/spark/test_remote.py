@@ -107,6 +107,7 @@ def test_filters_leave_out_objects(store: Store) -> None:
     assert (len(some.partitions()), len(all_of_it.partitions())) == (2, len(list(store.spool.glob("*.data"))))
 
 
+@pytest.mark.whole
 def test_a_place_without_a_journal_is_an_error(store: Store, spark: SparkSession) -> None:
     store.file_system().pipe(f"{BUCKET}/notes/read.me", b"nothing")
     for path in (f"s3a://{BUCKET}/none", f"s3a://{BUCKET}/notes", f"s3a://{BUCKET}/none/*"):

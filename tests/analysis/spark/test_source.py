@@ -144,6 +144,7 @@ def test_properties_and_payloads_are_there_when_asked_for(spool: Path) -> None:
     assert load(spool, columns=columns) == [{name: row[name] for name in columns} for row in found]
 
 
+@pytest.mark.whole
 def test_one_dataframe_serves_several_filters(journals: Journals, spark: SparkSession) -> None:
     everything = spark.read.format("omsjournal").load([str(path) for path in journals.paths])
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
@@ -248,6 +249,7 @@ def test_paths_without_a_journal_are_errors(tmp_path: Path, spark: SparkSession)
         spark.read.format("omsjournal").load(str(tmp_path / "none"))
 
 
+@pytest.mark.whole
 def test_an_empty_journal_has_no_rows(tmp_path: Path, spark: SparkSession) -> None:
     MessageDatabase.open(tmp_path).close()
 

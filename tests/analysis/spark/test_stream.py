@@ -450,6 +450,7 @@ def test_a_writer_that_is_killed_and_recovers_is_followed_exactly(tmp_path: Path
     assert len(engine.batches) > 10 and any(retention.iterdir())
 
 
+@pytest.mark.whole
 def test_spark_follows_a_writer_and_starts_again_from_its_checkpoint(tmp_path: Path, spark: SparkSession) -> None:
     spool, retention, out = tmp_path / "spool", tmp_path / "retention", tmp_path / "out"
     retention.mkdir()

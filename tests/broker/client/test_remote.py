@@ -20,7 +20,9 @@ from tests.callers.wire import Wire
 from tests.support.broker.embedded import SERVICE, Awaited, bodies, refused
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.servers.web_place import WebPlace
-from tests.support.sweeps import a_sample
+from tests.support.sweeps import a_sample, takes_turns
+
+pytestmark = takes_turns(2, "way")
 
 KEEPS = {"status_lifetime": "1H"}
 CUTS = ["request", "answer", "within"]

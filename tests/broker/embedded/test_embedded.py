@@ -19,7 +19,9 @@ from oms_journal.broker.sessions.requests import lifetime_text, wait_text
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.store.start import StartRefused
 from tests.support.broker.embedded import HERE, KINDS, SERVICE, Kind, bodies, kind_of, refused
-from tests.support.sweeps import a_sample
+from tests.support.sweeps import a_sample, takes_turns
+
+pytestmark = takes_turns(3, "any_kind", "kind")
 
 LOGON = {"function": Function.LOGON, "user_id": "ALICE", "token": "PC1"}
 

@@ -23,7 +23,9 @@ from oms_journal.broker.store.start import PersistentStore
 from oms_journal.database.options import Options
 from tests.support.broker.embedded import HERE, SERVICE, Kind, bodies, kind_of, refused
 from tests.support.broker.stores import Driver, JournalDriver, SqliteDriver
-from tests.support.sweeps import a_sample
+from tests.support.sweeps import a_sample, takes_turns
+
+pytestmark = takes_turns(2, "kind")
 
 DRIVER: dict[str, type[JournalDriver] | type[SqliteDriver]] = {"JOURNAL": JournalDriver, "SQLITE": SqliteDriver}
 

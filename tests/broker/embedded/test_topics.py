@@ -12,7 +12,9 @@ from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.session_parts import Subscription
 from oms_journal.broker.sessions.sessions import Session
 from tests.support.broker.embedded import KINDS, Kind, kind_of, refused
-from tests.support.sweeps import a_sample
+from tests.support.sweeps import a_sample, takes_turns
+
+pytestmark = takes_turns(3, "kind")
 
 
 @pytest.fixture(params=KINDS)

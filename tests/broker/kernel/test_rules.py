@@ -14,7 +14,7 @@ from oms_journal.broker import rules
 from oms_journal.broker.block import FIELDS, Field, Function, Kind, Option, Request, Store, Way
 from oms_journal.broker.codes import Code
 from oms_journal.broker.rules import RULES, Refusal, check
-from tests.support.sweeps import for_each
+from tests.support.sweeps import Share, for_each, in_two_sizes
 
 F, O = Function, Option  # noqa: E741
 CONV_IDS = ("", "NEW", "OLD", "ANY", "NONE", "1000000100000001")
@@ -292,9 +292,10 @@ def test_a_value_at_the_end_of_its_range_is_welcome(fields: dict[str, Any]) -> N
 # The whole square.
 
 
+@in_two_sizes
 @for_each("function", range(24))
-def test_every_combination_is_answered(function: int) -> None:
-    for option, conv_id, wait, is_server in product(range(24), CONV_IDS, WAITS, (False, True)):
+def test_every_combination_is_answered(function: int, share: Share) -> None:
+    for option, conv_id, wait, is_server in share.every(7, product(range(24), CONV_IDS, WAITS, (False, True))):
         call = said(function, option, conv_id=conv_id, wait=wait)
         for is_logged_on in (False, True):
             refused = check(call, is_server=is_server, is_logged_on=is_logged_on)

@@ -229,7 +229,7 @@ def test_a_tick_while_the_clock_is_being_written_does_not_write_it_again() -> No
     assert sum(isinstance(effect, Commit) for effect in effects) == 1
 
 
-@a_sample(1)
+@a_sample(2)
 @pytest.mark.parametrize("is_served", [True, False])
 @pytest.mark.parametrize("store", [Store.OFF, Store.BROKER])
 @pytest.mark.parametrize("uwstatp", [255, 1])

@@ -29,7 +29,7 @@ from tests.broker.store.test_restore import NOW, QUEUE, record
 from tests.support.broker.stores import JournalDriver, begun, start
 from tests.support.crashes.crash_model import SPOOL
 from tests.support.disks.faulty_disk import SimulatedDisk
-from tests.support.sweeps import Share, a_sample, in_two_sizes
+from tests.support.sweeps import Share, a_sample, in_three_sizes
 
 STARTS = 3
 CLOCK_NOW = 7_000_000_000
@@ -79,13 +79,13 @@ def damaged(driver: JournalDriver, name: str, at: int) -> JournalDriver:
 
 
 @a_sample(1)
-@in_two_sizes
+@in_three_sizes
 @pytest.mark.parametrize("is_closed", [False, True], ids=["killed", "closed"])
 def test_wherever_one_bit_is_wrong_the_broker_starts_and_gives_no_identifier_twice(
     is_closed: bool, share: Share
 ) -> None:
     driver = written(is_closed=is_closed)
-    for name, at in share.every(4, places(driver.disk)):
+    for name, at in share.every(12, places(driver.disk)):
         store = damaged(driver, name, at).open()
         found = begun(store)
         assert found.master.starts > STARTS, f"{name} at {at}"

@@ -55,7 +55,7 @@ def killed_after(kind: str, path: Path, seconds: float) -> int:
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])
 def test_what_was_acknowledged_outlives_a_kill(kind: str, tmp_path: Path) -> None:
     chance = random.Random(kind)
-    for _ in range(4):
+    for _ in range(2):
         acknowledged = killed_after(kind, tmp_path, chance.random() * 0.3)
         store = opened(kind, tmp_path)
         turn, first = turn_and_first(store)

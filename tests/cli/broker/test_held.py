@@ -219,6 +219,7 @@ def every_second(store: Path, tmp_path: Path) -> Path:
 SECOND = [b"%d" % number for number in range(0, 40, 2)]
 
 
+@pytest.mark.whole
 @a_sample(1)
 @pytest.mark.parametrize("done", [0, 1, 2, 7, 19, 20])
 def test_every_second_of_many_publications_is_discarded_however_often_it_is_interrupted(
@@ -244,6 +245,7 @@ def test_every_second_of_many_publications_is_discarded_however_often_it_is_inte
         assert read(broker) == SECOND
 
 
+@pytest.mark.whole
 def test_a_running_broker_discards_every_second_of_many_publications(many: Path, tmp_path: Path) -> None:
     file = every_second(many, tmp_path)
     with WebPlace(many, broker_id=BROKER_ID) as running:

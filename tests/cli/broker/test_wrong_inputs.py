@@ -107,7 +107,7 @@ def places(servers: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return servers | {name: str(path) for name, path in found.items()}
 
 
-@a_sample(40)
+@a_sample(24)
 @pytest.mark.parametrize("row", COMMANDS, ids=str)
 def test_a_wrong_command_line_of_a_broker_is_refused_in_words_for_people(row: Command, places: dict[str, str]) -> None:
     above = Path(places["none"]).parent

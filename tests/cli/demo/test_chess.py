@@ -519,6 +519,7 @@ def by_hand(spool: Path, *arguments: str, code: int = 0) -> str:
     return result.stdout.splitlines()[-1].strip() if result.stdout else result.stderr.removeprefix("oms: ").strip()
 
 
+@pytest.mark.whole
 def test_two_people_play_by_hand(tmp_path: Path) -> None:
     spool = tmp_path / "game"
 

@@ -32,7 +32,7 @@ from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.reading.dump import data_paths
 from tests.support.cli_runner import command_line, environment, oms, oms_json
 from tests.support.left_running import after_a_while, told
-from tests.support.sweeps import sampled
+from tests.support.sweeps import a_sample, sampled
 
 FEW = 2000
 CANCELLED = 12  # of the first 2,000
@@ -159,6 +159,7 @@ def test_the_whole_table_is_there() -> None:
 # Small runs.
 
 
+@a_sample(more=1)
 @with_table
 @pytest.mark.parametrize("seed", sampled([1, 2, 3], 1))
 def test_a_small_run_holds_and_says_so_in_json(seed: int, tmp_path: Path) -> None:

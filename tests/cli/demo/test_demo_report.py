@@ -192,7 +192,7 @@ def test_a_report_that_counts_other_operations_than_the_table_is_found(tmp_path:
     assert found(right, waiting + 1) == [f"Spark's undelivered of 'stuck' is {waiting + 1}, and {waiting} by the table"]
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 def test_a_report_that_fails_says_why(tmp_path: Path) -> None:
     with Analyst(tmp_path / "report") as analyst:
         analyst.ask([tmp_path / "nowhere"])

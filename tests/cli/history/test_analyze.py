@@ -182,6 +182,7 @@ def test_a_missing_java_is_one_line_that_says_what_to_install(spool: Path, tmp_p
     assert [entry.name for entry in tmp_path.iterdir()] == ["spool"]
 
 
+@pytest.mark.whole
 def test_its_help_does_not_wait_for_spark() -> None:
     script = (
         "import sys, oms_journal.cli.main\n"
@@ -240,7 +241,7 @@ def test_ctrl_c_ends_it_in_one_line_and_leaves_nothing(spool: Path, tmp_path: Pa
     assert after_a_while(lambda: of_session(started.pid)) == {}
 
 
-@pytest.mark.whole
+@pytest.mark.slow
 def test_ctrl_c_while_java_starts_leaves_no_java_either(spool: Path, tmp_path: Path) -> None:
     with subprocess.Popen(
         command_line("analyze", str(spool), "--out", str(tmp_path / "out")),

@@ -182,6 +182,7 @@ def wait_for_messages(spool: Path, count: int, process: subprocess.Popen[bytes])
     raise AssertionError("the messages did not come")
 
 
+@pytest.mark.whole
 def test_a_killed_load_lost_nothing_it_had_committed(spool: Path) -> None:
     with subprocess.Popen(
         command_line("load", "-", "-q", "q", "--batch", "7"),

@@ -19,7 +19,7 @@ from oms_journal import MessageDatabase, NotServed, QueueClient, connect_queue
 from oms_journal.database.door.address import listening
 from tests.support.cli_runner import command_line, environment, oms, oms_json
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
-from tests.support.sweeps import a_sample
+from tests.support.sweeps import split
 
 PRODUCERS, MESSAGES = 4, 150
 # A producer: each message until it is acknowledged, with its identifier, and a line for each.
@@ -86,6 +86,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.whole
 def test_four_producers_one_killed_and_a_server_killed_lose_nothing_and_double_nothing(spool: Path) -> None:
     path = spool / "queue.sock"
     with ExitStack() as stack:
@@ -114,8 +115,7 @@ def test_four_producers_one_killed_and_a_server_killed_lose_nothing_and_double_n
     assert {name: found[int(number)] for name, number in acknowledged.items()} == {name: name for name in acknowledged}
 
 
-@a_sample(1)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda one: one.name)
+@pytest.mark.parametrize("number", split([signal.SIGTERM], [signal.SIGINT, signal.SIGHUP]), ids=lambda one: one.name)
 def test_a_signal_ends_it_cleanly_while_others_add(number: signal.Signals, spool: Path) -> None:
     with serving(spool) as server, producing(spool / "queue.sock", "p", 100_000) as producer:
         assert producer.stdout is not None

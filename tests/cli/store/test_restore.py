@@ -17,7 +17,7 @@ from oms_journal.database.backup.backup import back_up
 from oms_journal.journal import names
 from tests.support.cli_runner import command_line, environment, invoked, oms, oms_json
 from tests.support.journals.analysed import analysed
-from tests.support.sweeps import a_sample
+from tests.support.sweeps import a_sample, split
 
 
 @pytest.fixture
@@ -43,6 +43,7 @@ def restored(backup: Path) -> Path:
     return spool
 
 
+@pytest.mark.whole
 def test_a_night_with_a_lost_machine(backup: Path, tmp_path: Path) -> None:
     spool = tmp_path / "new"
     before = {path.name: path.read_bytes() for path in backup.iterdir()}
@@ -91,6 +92,7 @@ def test_of_a_closed_database_that_is_there_untouched_nothing_is_held(backup: Pa
     assert oms("receive", "orders", "--count", "41", spool=spool).stdout.endswith("since\n")
 
 
+@pytest.mark.whole
 def test_of_a_closed_database_that_nobody_sees_all_is_held_and_it_is_said_what_to_do(
     backup: Path, tmp_path: Path
 ) -> None:
@@ -106,8 +108,7 @@ def test_of_a_closed_database_that_nobody_sees_all_is_held_and_it_is_said_what_t
     assert oms("receive", "orders", "--count", "41", spool=spool).stdout.endswith("since\n")
 
 
-@a_sample(1)
-@pytest.mark.parametrize("went_on, said", [(True, "The original went on"), (None, "Nobody can see")])
+@pytest.mark.parametrize("went_on, said", split([(True, "The original went on")], [(None, "Nobody can see")]))
 def test_what_is_known_of_the_original_is_told_in_words_of_its_own(
     backup: Path, tmp_path: Path, went_on: bool | None, said: str
 ) -> None:
@@ -231,6 +232,7 @@ def test_the_analysis_reads_both_generations_under_one_name(backup: Path) -> Non
     assert {row["operation"] for row in rows if row["message"] == 20} == {"ADD", "DELIVER"}
 
 
+@pytest.mark.whole
 def test_what_waits_in_a_brokers_store_is_held_by_the_broker(tmp_path: Path) -> None:
     with Broker.open(tmp_path / "spool") as broker, broker.session("ALICE", token="PC1") as alice:
         sent = alice.send("A/B/C", b"before")
@@ -263,6 +265,7 @@ def test_what_a_broker_delivered_after_a_cold_backup_is_not_delivered_again(tmp_
         assert list(bob.receive_units(wait=0)) == []
 
 
+@pytest.mark.whole
 def test_asyncio_has_it_too(backup: Path) -> None:
     spool = restored(backup)
 

@@ -13,7 +13,7 @@ from oms_journal.journal.format import manifest
 from tests.support.crashes.backup_model import BACKUP, COPIED, History, RecordedWriter, check_backup
 from tests.support.crashes.crash_model import SPOOL, Account, Unattended, open_unattended, state_of, workload
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
-from tests.support.sweeps import Share, a_sample, in_two_sizes, split
+from tests.support.sweeps import Share, a_sample, in_three_sizes, split
 
 
 class Scene:
@@ -148,7 +148,7 @@ def test_another_follower_goes_on_where_the_last_one_ended(scene: Scene) -> None
     scene.check()
 
 
-@a_sample(4)
+@a_sample(2, more=4)
 @pytest.mark.parametrize("verb", ["create", "write", "sync", "rename", "sync_directory", "open", "read", "unlink"])
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=lambda code: errno.errorcode[code])
 def test_what_fails_once_is_told_and_done_by_a_later_poll(scene: Scene, verb: str, code: int) -> None:
@@ -183,7 +183,7 @@ def test_a_database_that_has_gone_back_ends_it(scene: Scene) -> None:
     scene.check()
 
 
-@in_two_sizes
+@in_three_sizes
 def test_killed_at_any_change_the_backup_is_one_that_was_or_the_next(share: Share) -> None:
     scene = Scene()
     for turn in range(3):

@@ -63,7 +63,7 @@ class _Scene:
             yield self.chance.randint(1, 3) if self.chance.random() < often else 0
 
 
-@a_sample(3)
+@a_sample(2, more=6)
 @in_two_sizes
 @pytest.mark.parametrize("options", WAYS)
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -86,7 +86,7 @@ def _going(writer: Stepwise) -> Callable[[float], None]:
     return lambda _: writer.go(3)
 
 
-@a_sample(2)
+@a_sample(2, more=3)
 @in_two_sizes
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_validation_finds_no_damage_wherever_the_writer_goes_on(moment: str, share: Share) -> None:

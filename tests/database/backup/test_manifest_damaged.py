@@ -70,6 +70,7 @@ def test_one_damaged_copy_is_told_by_every_look_and_changes_nothing_else(target:
     assert (target / names.BACKUP).read_bytes() != whole
 
 
+@a_sample(2)
 @pytest.mark.parametrize("half", [0, 1])
 @pytest.mark.parametrize("follows", [True, False])
 def test_one_damaged_copy_is_mended_by_the_next_backup(target: Path, spool: Path, half: int, follows: bool) -> None:
@@ -104,7 +105,7 @@ COMMANDS = [
 ]
 
 
-@a_sample(4)
+@a_sample(2)
 @pytest.mark.parametrize(("words", "code"), COMMANDS, ids=[" ".join(words) for words, _ in COMMANDS])
 def test_without_both_the_advice_of_every_command_works(target: Path, spool: Path, words: list[str], code: int) -> None:
     expected = undelivered(spool)

@@ -21,7 +21,7 @@ from oms_journal.recovery.validation import validate_directory
 from tests.support.crashes.crash_model import SPOOL, Account, State, Unattended, Writer, state_of, workload
 from tests.support.crashes.restored import BACKUP, BEGAN, NEW, backed_up, opened, restored
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
-from tests.support.sweeps import Share, a_sample, in_three_sizes, in_two_sizes
+from tests.support.sweeps import Share, a_sample, in_three_sizes
 
 MINUTE = 60 * 1_000_000
 DAY = 24 * 60 * MINUTE
@@ -252,7 +252,7 @@ def test_killed_or_cut_off_at_any_change_it_is_whole_or_unfinished_and_can_be_re
     count = whole.disk.steps - before
     assert count > 20
     outcomes = set()
-    for step in share.of(range(1, count + 1), count // 4):
+    for step in share.of(range(1, count + 1), count // 8):
         was = made(rounds=12, closed=closed)
         was.disk.kill_at = was.disk.steps + step
         with pytest.raises(Killed):
@@ -292,8 +292,8 @@ def _check_whole_or_unfinished(disk: SimulatedDisk, was: Made, *, closed: bool) 
     return outcome
 
 
-@a_sample(2)
-@in_two_sizes
+@a_sample(2, more=6)
+@in_three_sizes
 @pytest.mark.parametrize(
     "verb", ["create", "write", "sync", "rename", "sync_directory", "unlink", "open", "read", "list", "lock_write"]
 )

@@ -67,7 +67,7 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "backup"
 
 
-@a_sample(3)
+@a_sample(2)
 @pytest.mark.parametrize("went_on", [0, 1, 40], ids=lambda count: f"{count} more of the copy")
 @pytest.mark.parametrize("had", [1, 20], ids=lambda count: f"{count} more of the original")
 @pytest.mark.parametrize("starts", [1, 3])
@@ -85,6 +85,7 @@ def test_a_copy_of_a_closed_database_is_refused_however_far_it_has_gone_on(
     assert_refused(spool, target, own)
 
 
+@a_sample(2)
 @pytest.mark.parametrize("went_on", [1, 40])
 @pytest.mark.parametrize("had", [1, 40])
 def test_a_copy_of_a_running_database_is_refused_however_far_it_has_gone_on(

@@ -17,7 +17,6 @@ from tests.support.crashes.crash_store import with_header
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 from tests.support.disks.small_files import churn, open_small
 from tests.support.disks.watched_disk import WatchedDisk
-from tests.support.sweeps import split
 
 
 class TwoFileSystems(WatchedDisk):
@@ -68,7 +67,7 @@ class TwoSimulatedFileSystems(SimulatedDisk):
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("kind", split([SimulatedDisk], [TwoSimulatedFileSystems]))
+@pytest.mark.parametrize("kind", [SimulatedDisk, TwoSimulatedFileSystems])
 def test_a_power_cut_while_clean_up_moves_files_leaves_each_of_them_here_or_there(kind: type[SimulatedDisk]) -> None:
     retention, step = Path("/kept"), 0
     while True:

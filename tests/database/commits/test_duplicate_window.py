@@ -214,6 +214,7 @@ def test_a_window_of_nothing_knows_no_identifier(tmp_path: Path) -> None:
         assert [db.add("q", b"x", producer_id="4711") for _ in range(3)] == [1, 2, 3]
 
 
+@pytest.mark.whole
 def test_more_identifiers_than_fit_under_one_key_get_over_a_clean_up(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path, max_data_file_size="64K", cleanup_interval=0) as db:
         first = {}

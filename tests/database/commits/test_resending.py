@@ -7,7 +7,7 @@ import pytest
 from tests.resending import Broken, resend
 from tests.simulation.faults.all_faults import FAULTS
 
-RUNS = 6  # some 2 seconds
+RUNS = 3  # some 1 second
 
 
 def test_what_is_sent_again_after_two_crashes_stands_once(tmp_path: Path) -> None:
@@ -27,4 +27,4 @@ def test_nor_is_it_lost_or_doubled_in_hundreds_of_runs(tmp_path: Path) -> None:
 )
 def test_a_fault_made_on_purpose_is_found_by_it(tmp_path: Path, name: str) -> None:
     with FAULTS[name].made(), pytest.raises(Broken):
-        resend(tmp_path, 10 * RUNS, seed=3)
+        resend(tmp_path, 20 * RUNS, seed=3)

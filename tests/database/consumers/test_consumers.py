@@ -238,7 +238,7 @@ class SharedTableMachine(RuleBasedStateMachine):
 
 
 SharedTableMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=20, stateful_step_count=40, deadline=None, derandomize=True
 )
 TestTakingFromASharedTable = SharedTableMachine.TestCase
 

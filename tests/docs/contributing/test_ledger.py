@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ def test_what_was_found_has_its_test(row: list[str]) -> None:
             assert name in _functions(REPOSITORY / path), f"{path}::{name}"
 
 
+@cache
 def _functions(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}

@@ -65,6 +65,7 @@ def worker(port: int) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, "-c", WORKER, str(port)], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.whole
 def test_three_workers_one_of_them_killed_do_every_job_and_what_nobody_can_do_is_put_aside(tmp_path: Path) -> None:
     with broker(tmp_path) as port, closing(Client(port)) as client:
         assert client.ask("PUT jobs 0 hang").startswith("OK ")

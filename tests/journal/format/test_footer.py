@@ -304,7 +304,7 @@ def journal(directory: Path, size: int, *, alignment: int = ALIGNMENT_MIN) -> Jo
     return Journal(RealDisk(), directory, Opening(database=b"d" * 16, owner=1, next_message=2**40), settings)
 
 
-@a_sample(3)
+@a_sample(1)
 @pytest.mark.parametrize("alignment", [8, 64, 512])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sealed_file_obeys_its_limit_whatever_is_in_it(seed: int, alignment: int, tmp_path: Path) -> None:

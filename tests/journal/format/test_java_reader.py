@@ -27,7 +27,7 @@ from tests.support.journals.random_directories import RandomDirectory
 from tests.support.sweeps import Share, in_three_sizes, split
 
 COUNT = 520
-SAMPLE = 15
+SAMPLE = 6
 OPERATION_COUNT = 100
 QUEUES = ("orders", "bills", "größe", "q" * 255)
 

@@ -64,7 +64,7 @@ BROKEN: dict[str, Callable[[Draft], None]] = {
 }
 
 
-@a_sample(16)
+@a_sample(8)
 @pytest.mark.parametrize("fault", BROKEN)
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("is_plain", [True, False])

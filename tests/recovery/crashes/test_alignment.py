@@ -13,7 +13,7 @@ from oms_journal.recovery.report import Verdict
 from tests.support.crashes.crash_model import SPOOL, Account, State, Writer, found_after, open_unattended, state_of
 from tests.support.crashes.crash_store import FrameAt, Store, archives_in
 from tests.support.disks.faulty_disk import SimulatedDisk
-from tests.support.sweeps import Share, a_sample, for_each, in_two_sizes
+from tests.support.sweeps import Share, a_sample, for_each, in_three_sizes
 
 ALIGNMENTS = [8, 64, 512, 4096]
 HEADERS = 4352
@@ -64,7 +64,8 @@ def found(disk: SimulatedDisk, name: str, **named: object) -> State:
 @for_each(
     ("before", "behind", "commits", "damage"),
     product(ALIGNMENTS, ALIGNMENTS, [1, 3, 12], [_gone, _zeros, _rotten, _cut]),
-    sample=32,
+    sample=16,
+    is_long=True,
     kind=itemgetter(0, 1),
 )
 def test_a_file_of_which_nothing_is_left_becomes_a_gap_whatever_its_successor_is_aligned_to(
@@ -143,8 +144,8 @@ def exchanged(ours: int, theirs: int, size: int) -> SimulatedDisk:
     return disk
 
 
-@a_sample(3)
-@in_two_sizes
+@a_sample(3, more=6)
+@in_three_sizes
 @pytest.mark.parametrize("ours", [8, 512])
 @pytest.mark.parametrize("theirs", [8, 512, 4096])
 @pytest.mark.parametrize("is_closed", [True, False])

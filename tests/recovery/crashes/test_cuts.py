@@ -46,6 +46,7 @@ def around_ends(store: Store, name: str) -> set[int]:
     return {frame.end + offset for frame in store.frames_of(name) for offset in (-1, 0, 1, 8)} | {*HEADER_ENDS}
 
 
+@a_sample(more=2)
 @in_three_sizes
 @pytest.mark.parametrize(("store", "name"), CASES)
 def test_a_cut_at_any_byte_shows(store: Store, name: str, share: Share) -> None:
@@ -85,12 +86,12 @@ def check_shows(store: Store, name: str, sizes: Iterable[int]) -> None:
         assert examined.decision.row != "missing"
 
 
-@a_sample(1)
+@a_sample(1, more=2)
 @in_three_sizes
 @pytest.mark.parametrize(("store", "name"), CASES)
 def test_a_cut_at_any_byte_costs_the_frames_behind_it(store: Store, name: str, share: Share) -> None:
     sizes = around_ends(store, name) | set(range(0, len(store.files[name]), 41))
-    for size in share.of(sorted(size for size in sizes if size < len(store.files[name])), 16):
+    for size in share.of(sorted(size for size in sizes if size < len(store.files[name])), 6):
         check_salvage(store, name, size)
 
 

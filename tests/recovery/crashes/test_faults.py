@@ -115,7 +115,7 @@ def check_run(run: Run, where: str) -> None:
     check_goes_on(after_power_cut, run.account)
 
 
-@a_sample(6)
+@a_sample(4, more=8)
 @in_three_sizes
 @pytest.mark.parametrize("failing", FAULTS, ids=str)
 def test_no_failing_call_costs_anything_that_was_acknowledged(failing: Failing, share: Share) -> None:

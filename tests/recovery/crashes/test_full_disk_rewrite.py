@@ -10,7 +10,7 @@ from oms_journal.journal.names import RESERVE
 from tests.support.crashes.crash_model import SPOOL, Account, Unattended, Writer, found_after, open_unattended
 from tests.support.disks.faulty_calls import Killed
 from tests.support.disks.faulty_disk import SimulatedDisk
-from tests.support.sweeps import Share, a_sample, in_two_sizes
+from tests.support.sweeps import Share, a_sample, in_three_sizes
 
 SECTOR = 512
 FILE_BYTES = 64 << 10
@@ -59,7 +59,7 @@ def cuts(alignment: int, *, is_vouched: bool, commits: int) -> Iterator[tuple[in
 
 
 @a_sample(2)
-@in_two_sizes
+@in_three_sizes
 @pytest.mark.parametrize("commits", [1, 5])
 @pytest.mark.parametrize("is_vouched", [True, False], ids=["vouched", "in flight"])
 @pytest.mark.parametrize("is_harsh, alignment", [(False, 8), (True, SECTOR)])

@@ -33,7 +33,7 @@ from tests.support.crashes.crash_model import (
 )
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
 from tests.support.servers.stomp_server import eventually
-from tests.support.sweeps import Share, a_sample, in_two_sizes, sampled
+from tests.support.sweeps import Share, a_sample, in_three_sizes, in_two_sizes, sampled
 
 TOO_LATE = b"too late" * 100
 
@@ -130,7 +130,7 @@ def test_without_a_good_line_and_a_good_copy_nobody_opens_the_directory_while_so
                 assert database._ownership.number > former._ownership.number
 
 
-@a_sample(4)
+@a_sample(4, more=12)
 @pytest.mark.parametrize("commits", sampled(range(1, 24), 6))
 @pytest.mark.parametrize("is_held", [False, True])
 def test_the_first_commit_after_the_takeover_is_not_acknowledged(commits: int, is_held: bool) -> None:
@@ -150,14 +150,14 @@ def test_the_first_commit_after_the_takeover_is_not_acknowledged(commits: int, i
     check_goes_on(disk, account)
 
 
-@a_sample(3)
-@in_two_sizes
+@a_sample(3, more=4)
+@in_three_sizes
 @pytest.mark.parametrize("commits", [1, 4, 5, 9])
 @pytest.mark.parametrize(("is_ahead", "is_held"), [(False, False), (True, False), (True, True)])
 def test_a_former_owner_that_comes_back_at_any_moment_costs_the_new_one_nothing(
     commits: int, is_ahead: bool, is_held: bool, share: Share
 ) -> None:
-    for step in share.every(5, range(1, 200)):
+    for step in share.every(12, range(1, 200)):
         disk = SimulatedDisk()
         former, account = overtaken(disk, commits=commits, is_ahead=is_ahead, is_held=is_held)
         passing = silent(disk)
@@ -201,8 +201,8 @@ def come_back_unless_still_owner(former: Unattended) -> None:
     come_back(former)
 
 
-@a_sample(3)
-@in_two_sizes
+@a_sample(3, more=6)
+@in_three_sizes
 @pytest.mark.parametrize("commits", [0, 1, 4, 5, 9])
 @pytest.mark.parametrize("is_held", [False, True])
 def test_what_was_not_there_at_the_takeover_is_never_there(commits: int, is_held: bool, share: Share) -> None:

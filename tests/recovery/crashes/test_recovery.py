@@ -30,7 +30,7 @@ from tests.support.crashes.crash_model import (
 )
 from tests.support.crashes.crash_store import Store, small_store
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
-from tests.support.sweeps import Share, a_sample, in_three_sizes, in_two_sizes
+from tests.support.sweeps import Share, a_sample, in_three_sizes
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
@@ -185,7 +185,7 @@ def newest_of(disk: SimulatedDisk) -> int:
     return max(name.sequence for entry in disk.list(SPOOL) if isinstance(name := parse(entry), DataFileName))
 
 
-@a_sample(4)
+@a_sample(4, more=8)
 @in_three_sizes
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
 def test_a_killed_start_is_repeated_with_the_same_result(situation: Callable[[], SimulatedDisk], share: Share) -> None:
@@ -302,7 +302,7 @@ def test_a_footer_that_a_start_trusts_is_there_after_a_power_cut(fails: bool, sh
 
 
 @a_sample(1)
-@in_two_sizes
+@in_three_sizes
 @pytest.mark.parametrize("size", [100, 900])
 def test_a_footer_says_that_a_file_was_begun_only_when_that_is_durable(size: int, share: Share) -> None:
     """A process ends with the first group of a file in the page cache only; the power, while the next start repairs."""
@@ -345,7 +345,8 @@ def test_it_is_not_given_again_though_starts_that_commit_nothing_came_between(ho
     assert is_never_given_again(how, kept, step=0)
 
 
-@in_two_sizes
+@a_sample(more=2)
+@in_three_sizes
 @pytest.mark.parametrize("kept", [HEADERS_SIZE, 0], ids=["with a header", "without one"])
 @pytest.mark.parametrize("how", ["killed", "power cut"])
 def test_nor_though_starts_that_were_killed_came_between(how: str, kept: int, share: Share) -> None:

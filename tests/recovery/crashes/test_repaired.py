@@ -11,7 +11,7 @@ from oms_journal.recovery.report import Verdict
 from tests.support.crashes.crash_model import SPOOL, State, forget_witness, found_after, open_unattended, state_of
 from tests.support.crashes.crash_store import FrameAt, Store, report_on, small_store
 from tests.support.disks.faulty_disk import SimulatedDisk
-from tests.support.sweeps import Share, a_sample, in_two_sizes
+from tests.support.sweeps import Share, a_sample, in_three_sizes
 
 CLOSED, LEFT = small_store(), small_store(is_closed=False)
 STORES = [pytest.param(CLOSED, id="of a closed store"), pytest.param(LEFT, id="of one that was left")]
@@ -42,13 +42,13 @@ def state_after(disk: SimulatedDisk) -> State:
 
 
 @a_sample(1)
-@in_two_sizes
+@in_three_sizes
 @pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("store", STORES)
 def test_a_repaired_file_cut_at_the_end_of_any_frame_is_clean_only_where_nothing_is_lost(
     store: Store, is_closed: bool, share: Share
 ) -> None:
-    for frame in share.every(9, store.frames):
+    for frame in share.every(25, store.frames):
         disk = repaired(store, frame, is_closed=is_closed)
         state = state_after(disk)
         for end, cut in cuts(disk, frame.name):

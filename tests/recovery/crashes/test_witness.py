@@ -36,7 +36,7 @@ from tests.support.crashes.crash_model import (
 )
 from tests.support.crashes.crash_store import headers_of, small_store
 from tests.support.disks.faulty_disk import Killed, SimulatedDisk
-from tests.support.sweeps import Share, in_two_sizes
+from tests.support.sweeps import Share, in_three_sizes, in_two_sizes
 
 FIRST_FILE = str(DataFileName(1))
 
@@ -89,7 +89,7 @@ def test_an_only_file_that_is_gone_or_emptied_is_lost(made: Callable[[], Simulat
     found_after(disk)
 
 
-@in_two_sizes
+@in_three_sizes
 def test_a_closed_file_that_is_cut_anywhere_has_lost_what_it_lacks(share: Share) -> None:
     whole = closed()
     data, state = whole.content(SPOOL / FIRST_FILE), found_after(whole)
@@ -151,7 +151,7 @@ def test_a_file_that_only_a_footer_names_is_lost_also_where_another_is_prepared_
     found_after(disk)
 
 
-@in_two_sizes
+@in_three_sizes
 def test_every_file_that_had_an_answer_is_missed_when_it_is_gone_and_the_power_with_it(share: Share) -> None:
     """The process ends before any change of its work, the power goes, and the newest file that was answered is gone."""
     for step in share.every(7, range(1, 1000)):
@@ -267,7 +267,7 @@ def test_a_witness_of_another_database_is_ignored() -> None:
 def test_a_power_cut_in_the_very_first_opening_brings_no_witness_back_from_a_block(share: Share) -> None:
     """A lock file that was removed has left its bytes in the blocks that the next one gets."""
     before = closed()
-    for step in share.every(2, range(1, 60)):
+    for step in share.every(5, range(1, 60)):
         for seed in range(12):
             disk = before.restart()
             for name in disk.list(SPOOL):

@@ -9,7 +9,7 @@ from tests.planted.patched import Patched
 from tests.simulation.campaign import Search, answer
 from tests.simulation.faults.all_faults import FAULTS, Fault
 from tests.simulation.faults.fault import changed
-from tests.support.sweeps import split
+from tests.support.sweeps import a_sample, split
 
 # Found in the first few runs. The others take longer, and are for the long campaign.
 SOON = (
@@ -48,6 +48,7 @@ SECONDS = (
 )
 
 
+@a_sample(8, more=8)
 @pytest.mark.parametrize("name", split([name for name in SOON if name not in SECONDS], SECONDS))
 def test_a_fault_made_on_purpose_is_found(name: str) -> None:
     _assert_found(name)

@@ -1,18 +1,18 @@
 """The first seeds of the simulated world with several callers: nothing that was promised is lost.
 
-The first ten are the sample.
+The first one each day.
 """
 
 import pytest
 
 from tests.simulation.worlds import WORLDS
 from tests.support.simulated_seeds import assert_nothing_breaks
-from tests.support.sweeps import sampled
+from tests.support.sweeps import a_sample
 
-SEEDS = 30  # about five seconds
-AT_ONCE = 10
+SEEDS = 30
 
 
-@pytest.mark.parametrize("first", sampled(range(0, SEEDS, AT_ONCE), 1))
-def test_nothing_that_several_callers_were_promised_is_lost(first: int) -> None:
-    assert_nothing_breaks(WORLDS["threads"], range(first, first + AT_ONCE))
+@a_sample(1, more=10)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_nothing_that_several_callers_were_promised_is_lost(seed: int) -> None:
+    assert_nothing_breaks(WORLDS["threads"], seed)

@@ -581,7 +581,7 @@ def received(desk: Desk) -> list[tuple[bytes | None, int]]:
     return found
 
 
-@for_each("seed", range(300), sample=100)
+@for_each("seed", range(300), sample=35, is_long=True)
 def test_all_that_is_released_is_received_as_after_a_plain_restart(seed: int) -> None:
     plain = received(play(random.Random(seed)).restart())
     desk = play(random.Random(seed)).restored()

@@ -379,7 +379,7 @@ def drained_by_all(desk: Desk) -> list[list[bytes | None]]:
     return [drained(each) if desk.kernel.world.topics.topics else [] for each in (reader, other)]
 
 
-@for_each("seed", range(200), sample=70)
+@for_each("seed", range(200), sample=25, is_long=True)
 def test_all_that_is_released_is_received_as_after_a_plain_restart(seed: int) -> None:
     rng, again = random.Random(seed), random.Random(seed)
     plain, desk = Desk(), Desk()

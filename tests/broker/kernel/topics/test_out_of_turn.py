@@ -111,7 +111,7 @@ def test_a_subscriber_gets_no_more_than_could_be_written_until_it_is_done_with_o
     assert desk.answers[waits].body == b"%d" % FEW, "two ranges have become one"
 
 
-@a_sample(40)
+@a_sample(12, more=30)
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("is_restored", [False, True], ids=["published", "held and released"])
 @pytest.mark.parametrize("limit", ["0", "UNLIM"], ids=["at once", "delayed"])

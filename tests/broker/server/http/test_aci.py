@@ -372,6 +372,7 @@ def test_without_a_broker_every_call_is_answered_why(place: WebPlace) -> None:
 # Sessions that nobody uses any more.
 
 
+@pytest.mark.whole
 def test_a_silent_session_ends_after_client_nonact_and_gives_back_its_unit_of_work(tmp_path: Path) -> None:
     with WebPlace(tmp_path / "store", client_nonact="1S", server_nonact="1H") as place:
         place.call("LOGON", **BOB)

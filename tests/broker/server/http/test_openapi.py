@@ -24,7 +24,7 @@ from tests.support.servers.stomp_server import Serving
 from tests.support.servers.web_place import WebPlace
 from tests.support.sweeps import a_sample, split
 
-FEW, MANY = 12, 25  # examples of each operation and of each way to be asked; a fifth of it for each information object
+FEW, MANY = 6, 25  # examples of each operation and of each way to be asked; a fifth of it for each information object
 WITH_IDENTIFIERS = {"PSF", "UOW", "CONVERSATION", "PUBLICATION"}  # by which their rows are in order
 
 
@@ -144,7 +144,7 @@ COMMON = {"call", "leave", "openapi", "informationObjects", "command", "commands
 OURS = COMMON | {"information"}
 
 
-@a_sample(1)
+@a_sample(1, more=1)
 @pytest.mark.parametrize("count", split([FEW], [MANY]))
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_the_server_does_what_the_document_says(place: WebPlace, mode: GenerationMode, count: int) -> None:
@@ -161,7 +161,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         yield serving
 
 
-@a_sample(1)
+@pytest.mark.whole
 @pytest.mark.parametrize("mode", list(GenerationMode))
 @pytest.mark.parametrize("user", ["", "MALLORY"])
 def test_a_server_with_users_does_what_the_document_says_and_only_for_them(

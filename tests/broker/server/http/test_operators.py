@@ -65,7 +65,7 @@ def serve(place: WebPlace) -> None:
     place.call("REGISTER", **BOB, **SERVICE)
 
 
-@a_sample(7)
+@a_sample(5)
 @pytest.mark.parametrize("name", [*SUBJECTS, "POOL-USAGE", "uow-statistics", "psf"])
 def test_every_information_object_answers_with_the_columns_it_promises(place: WebPlace, name: str) -> None:
     send(place)
@@ -98,7 +98,7 @@ def test_an_object_that_makes_no_sense_here_is_refused_with_the_reason(place: We
     assert REFUSED_SUBJECTS[name] in found["text"]
 
 
-@a_sample(8)
+@a_sample(6)
 @pytest.mark.parametrize("name", [*REFUSED, "DANCE", ""])
 def test_a_command_that_makes_no_sense_here_is_refused_with_the_reason(place: WebPlace, name: str) -> None:
     found = command(place, name, expects=409 if name in REFUSED else 404)

@@ -384,6 +384,7 @@ def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Serving
         yield serving, made
 
 
+@pytest.mark.whole
 def test_who_may_look_at_some_services_sees_these_and_nothing_of_the_broker(
     operated: tuple[Serving, dict[str, str]],
 ) -> None:

@@ -245,6 +245,7 @@ def test_who_says_nothing_is_401_wherever_a_login_is_needed(guarded: WebPlace) -
         assert problem(guarded.ask(method, path), "log on") == 401
 
 
+@pytest.mark.whole
 def test_who_says_a_wrong_password_is_401_and_then_429(guarded: WebPlace) -> None:
     found = [problem(guarded.ask("GET", "/info", Authorization=_basic("NOBODY", "wrong")), "0008") for _ in range(7)]
 

@@ -185,7 +185,7 @@ def _looked_at(path: Path) -> set[int]:
         return {message.number for message in view.undelivered()}
 
 
-@a_sample(14)
+@a_sample(10)
 @pytest.mark.parametrize("what", STRANGE)
 def test_every_reader_reads_all_the_rest_and_says_what_is_lost(what: str, tmp_path: Path) -> None:
     broken = Broken(STRANGE[what], "middle")

@@ -11,7 +11,7 @@ import stomp
 
 from tests.support.cli_runner import oms
 from tests.support.servers.stomp_server import Serving, Wire, connected
-from tests.support.sweeps import a_sample
+from tests.support.sweeps import split
 
 KINDS = [stomp.Connection10, stomp.Connection11, stomp.Connection12]
 
@@ -183,8 +183,7 @@ def test_a_lost_connection_gives_back_what_it_had(server: Serving) -> None:
 # Starting and stopping.
 
 
-@a_sample(1)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", split([signal.SIGTERM], [signal.SIGINT]))
 def test_a_stop_loses_nothing_and_says_what_it_did(tmp_path: Path, number: signal.Signals) -> None:
     with Serving(tmp_path) as serving:
         wire, idle = Wire(serving.port), Wire(serving.port)
