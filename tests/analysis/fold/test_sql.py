@@ -20,7 +20,9 @@ ASKED = Asked(every=EVERY)
 
 OPERATIONS = """
 create table operations as
-select * replace (epoch_us(time) as time, epoch_us(first_time) as first_time, epoch_us(due) as due)
+select * replace (
+    epoch_us(time) as time, epoch_us(first_time) as first_time, epoch_us(due) as due, epoch_us(expiry) as expiry
+)
 from read_parquet('{lake}/*/*.parquet')
 """
 MESSAGES = """
@@ -31,7 +33,8 @@ select *, coalesce(delivered, deleted) as ended,
 from (
     select database, message, any_value(queue) as queue, min(first_time) as added, any_value(length) as length,
         any_value(hash) as hash, any_value(producer) as producer, any_value(due) as due,
-        max(commit) filter (operation = 'ADD' and not moved) as commit,
+        any_value(expiry) as expiry, max(commit) filter (operation = 'ADD' and not moved) as commit,
+        min(commit) filter (operation = 'DELETE') as deleting,
         max(sequence) filter (operation = 'ADD') as file,
         min(time) filter (operation = 'DELIVER') as delivered, min(time) filter (operation = 'DELETE') as deleted
     from operations where message is not null group by database, message
@@ -45,6 +48,11 @@ STATEMENTS = {
     "lifecycle": f"""
         select database, queue, count(added) as added, count(*) filter (added is null) as added_before,
             count(delivered) as delivered, count(*) filter (delivered is null and deleted is not null) as deleted,
+            count(*) filter (delivered is null and deleted >= expiry) as expired,
+            count(*) filter (delivered is null and deleting in (
+                select commit from operations o
+                where o.operation = 'ADD' and o.attempts is not null and not o.moved and o.database = messages.database
+            )) as dead_lettered,
             count(*) filter (is_there) as undelivered, coalesce(sum(length) filter (is_there), 0) as undelivered_bytes,
             list_sort(list(latency) filter (latency is not null)) as sorted,
             sorted[ceil(0.5 * len(sorted))::int] / 1e6 as p50_seconds,
@@ -65,6 +73,19 @@ STATEMENTS = {
             )) - 1) as bin
             from messages where latency is not null
         ) group by all
+    """,
+    "latency_over_time": f"""
+        select database, delivered // {EVERY} * {EVERY} as bucket, queue, count(*) as messages,
+            list_sort(list(latency)) as sorted, sorted[ceil(0.5 * len(sorted))::int] / 1e6 as p50_seconds,
+            sorted[ceil(0.9 * len(sorted))::int] / 1e6 as p90_seconds,
+            sorted[ceil(0.99 * len(sorted))::int] / 1e6 as p99_seconds, max(latency) / 1e6 as max_seconds,
+            0.0 as rank_error
+        from messages where latency is not null group by all
+    """,
+    "counts": """
+        select database, queue, operation, count(*) as operations, count(*) filter (moved) as moved,
+            coalesce(sum(length), 0) as bytes
+        from operations where key is null or key not like chr(0) || '%' group by all
     """,
     "rate": f"""
         select database, time // {EVERY} * {EVERY} as bucket, queue, operation, count(*) as operations,
