@@ -27,6 +27,7 @@ from tests.support.journals.plain_rows import (
     rows_in,
 )
 from tests.support.journals.random_journal import QUEUES, RandomWriter
+from tests.support.sweeps import a_sample
 
 SEEDS = range(4)
 
@@ -105,6 +106,7 @@ def periods(journals: Journals) -> list[Asked]:
     ]
 
 
+@a_sample(2)
 @pytest.mark.parametrize("place", range(6))
 def test_a_fold_answers_what_plain_loops_answer_for_every_period(journals: Journals, place: int) -> None:
     asked = periods(journals)[place]
