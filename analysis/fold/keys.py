@@ -39,16 +39,27 @@ def count_operations(
 ) -> None:
     """Count operations by queue and kind, each by itself: nothing is matched with anything.
 
-    The group is KINDS times the queue's number plus 1, 0 for keys, and the operation; there is one bucket.
+    The group is KINDS times the queue's number plus 1, 0 for keys, and the operation; there is one bucket. Rows are
+    added up by name and operation first, and only these sums are looked at one by one.
     """
-    of_messages, on_keys = operations.where(operations.kinds < Operation.PUT), of_application(operations, names)[0]
-    queues = queue_of(operations.of("name", of_messages)) + 1
-    places, groups = np.append(of_messages, on_keys), np.append(queues, np.zeros(len(on_keys), np.int64))
-    kinds = operations.of("kind", places)
-    sizes = np.where((kinds == Operation.ADD) | (kinds == Operation.PUT), operations.of("size", places), 0)
-    moved = (operations.of("flags", places) & MOVED != 0).astype(np.int64)
-    how_many = np.maximum(operations.of("count", places), 1)
-    counts.add(groups * KINDS + kinds, np.zeros(len(places), np.int64), (how_many, moved, sizes))
+    cells = operations.column("name") * KINDS + operations.kinds
+    rows = np.bincount(cells, minlength=len(names) * KINDS)
+    how_many, flags = operations.column("count"), operations.column("flags")
+    operations_count = rows
+    if len(how_many) and how_many.max() > 1:
+        operations_count = np.bincount(cells, np.maximum(how_many, 1), len(rows)).astype(np.int64)
+    is_moved = flags & MOVED != 0
+    moved = np.bincount(cells[is_moved], minlength=len(rows)) if is_moved.any() else np.zeros_like(rows)
+    sizes = np.bincount(cells, operations.column("size"), len(rows)).astype(np.int64)
+    is_engine = np.repeat([name.startswith(_ENGINE) for name in names], KINDS)
+    found = np.flatnonzero(rows)
+    named, kinds = found // KINDS, found % KINDS
+    is_wanted = (kinds < Operation.PUT) | ~is_engine[found]
+    found, named, kinds = found[is_wanted], named[is_wanted], kinds[is_wanted]
+    groups, is_queue = np.zeros(len(found), np.int64), kinds < Operation.PUT
+    groups[is_queue] = queue_of(named[is_queue]) + 1
+    sizes = np.where((kinds == Operation.ADD) | (kinds == Operation.PUT), sizes[found], 0)
+    counts.add(groups * KINDS + kinds, np.zeros(len(found), np.int64), (operations_count[found], moved[found], sizes))
 
 
 def latest_versions(operations: Operations, names: list[bytes], sequence: int) -> dict[bytes, Version]:
