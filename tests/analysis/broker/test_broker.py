@@ -258,8 +258,8 @@ def test_the_page_fits_its_window_and_complains_of_nothing(tab: Browser, reporte
 
 _PLOTS = """[...document.querySelectorAll('#units figure.chart')].map(figure => ({
     title: figure.querySelector('figcaption').firstChild.data.trim(),
-    width: figure.querySelector('svg').getBoundingClientRect().width,
-    drawn: [...figure.querySelectorAll('path.area, path.line')]
+    width: figure.querySelector('.plot svg').getBoundingClientRect().width,
+    drawn: [...figure.querySelectorAll('.plot .area, .plot .line')]
         .filter(p => p.getBoundingClientRect().width > 20).length,
 }))"""
 _BARS = """[...document.querySelectorAll('#units .bar')]
