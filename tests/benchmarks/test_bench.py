@@ -227,7 +227,8 @@ def test_the_verbs_of_a_queue_measure_something(tmp_path: Path, monkeypatch: pyt
     rows = list(verbs.verbs(settings))
 
     assert [row.name for row in rows] == [
-        "wait-threads", "wait-asyncio", "cpu-take-lease", "memory-due", "memory-group", "start-groups", "due-cpu", "due-late",
+        "wait-threads", "wait-asyncio", "cpu-take-lease", "memory-due", "memory-group", "start-groups",
+        "due-cpu", "due-late",
     ]  # fmt: skip
     assert all(row.measured for row in rows)
 
