@@ -173,7 +173,7 @@ class Follower:
         """Return the position before everything that is there of a database."""
         part = self.files[database][0]
         header = self._header(part)
-        return _position(part, header.next_commit - 1 if header is not None else -1)
+        return _position(part, header.next_commit - 1 if header is not None else _before_first_row(part))
 
     def _lost_before(self, place: int, parts: Sequence[FilePart]) -> int | None:
         """Return the last commit before a file; None where nothing stood before it, or the file before it is there."""
@@ -183,9 +183,7 @@ class Follower:
             return header.previous.commit if header.previous.sequence else None
         if place and parts[place - 1].sequence == part.sequence - 1:
             return None  # the commits of both have neighbouring numbers
-        with opened(part.storage.disk(), part) as reading:
-            commits = reading.contents.columns["commit"]
-        return int(commits[0]) - 1 if len(commits) else None
+        return _before_first_row(part)
 
     def reach(self, part: FilePart) -> int:
         """Return the last commit up to which all of a file is vouched for; before its first one for none."""
@@ -272,6 +270,13 @@ def is_gone(reading: Reading) -> bool:
 
 def _position(part: FilePart, commit: int) -> Position:
     return Position(owner=part.owner, commit=commit, sequence=part.sequence, identity=part.identity)
+
+
+def _before_first_row(part: FilePart) -> int:
+    """Return the commit before the first one that a file without a header shows; -1 where it shows none."""
+    with opened(part.storage.disk(), part) as reading:
+        commits = reading.contents.columns["commit"]
+    return int(commits[0]) - 1 if len(commits) else -1
 
 
 def _first_commit(part: FilePart) -> int:

@@ -23,6 +23,7 @@ from oms_journal.analysis.spark.following import FilesGone, Hole, JournalWentBac
 from oms_journal.analysis.spark.options import BadOption
 from oms_journal.analysis.spark.stream import _between
 from oms_journal.journal.disk import Disk
+from oms_journal.journal.format.headers import FRAMES_AT
 from tests.support.disks.small_files import churn, fill, open_small
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.journals.plain_rows import database_of, rows_in
@@ -343,6 +344,20 @@ def test_a_file_that_is_begun_while_the_headers_are_read_hides_no_gap(
     assert {row["commit"] for row in found if row is not hole} == {row.commit for row in rows_in(tmp_path)} - before
     missing = range(max(row.commit for row in rows_in(first)) + 1, min(row.commit for row in rows_in(begun)))
     assert (hole["commit"], hole["missing"]) == (missing[-1], len(missing))
+
+
+def test_a_stream_begins_with_what_is_there_though_the_first_file_has_lost_its_header(tmp_path: Path) -> None:
+    with open_small(tmp_path) as db:
+        fill(db, 3)
+        db._vouch()
+    there = rows_in(tmp_path)
+    first = data_files(tmp_path)[0]
+    with first.open("r+b") as file:  # the footer's copy of it too
+        file.write(bytes(FRAMES_AT))
+        file.seek(-16, os.SEEK_END)
+        file.write(bytes(16))
+    engine = Engine(tmp_path, onMissing="fail")
+    assert in_order(engine.follow()) == in_order(shown(row) for row in there)
 
 
 def test_the_retention_directory_leaves_no_gap(tmp_path: Path) -> None:
