@@ -18,10 +18,9 @@ from oms_journal.analysis.fold.asked import (
 from oms_journal.analysis.fold.commits import Commits
 from oms_journal.analysis.fold.duplicates import Added, Found, Marks, marked
 from oms_journal.analysis.fold.figures import KINDS, Figures, Numbers
-from oms_journal.analysis.fold.keys import Version, count_keys, count_operations, latest_versions
 from oms_journal.analysis.fold.matching import NONE, NumberSet
 from oms_journal.analysis.fold.messages import Messages
-from oms_journal.analysis.fold.operations import Operations
+from oms_journal.analysis.fold.operations import Operations, Version, count_keys, count_operations, latest_versions
 from oms_journal.analysis.fold.tallies import Tally
 from oms_journal.analysis.reading.columns import text
 from oms_journal.analysis.reading.damage import Report, warn

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from oms_journal.analysis.fold.figures import Numbers
-from oms_journal.analysis.fold.keys import Version
 from oms_journal.analysis.fold.messages import Columns
+from oms_journal.analysis.fold.operations import Version
 from oms_journal.analysis.reading.columns import text
 from oms_journal.analysis.reading.schema import Micros
 from oms_journal.journal.format.headers import FRAMES_AT
