@@ -25,20 +25,10 @@ from oms_journal import MessageDatabase
 from oms_journal.journal.format.headers import CHECKSUM, HEADER_COPIES, HEADER_SIZE, xxh3
 from tests.support.cli_runner import command_line, environment, oms, oms_process
 from tests.support.disks.small_files import fill, open_small
-from tests.support.disks.watched_disk import HandClock
 from tests.support.left_running import after_a_while, has_begun_java, of_session
 from tests.support.sweeps import a_sample
 
 SECONDS_MAX = 120
-
-
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    with MessageDatabase.open(tmp_path / "spool", cleanup_interval=0, clock=HandClock()) as db:
-        for number in db.add_many("orders", [b"1", b"2", b"3"])[:2]:
-            db.deliver(number)
-        db.add("a\x1b[31m<script>", b"4")
-    return tmp_path / "spool"
 
 
 @pytest.fixture

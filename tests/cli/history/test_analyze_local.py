@@ -32,15 +32,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    with MessageDatabase.open(tmp_path / "spool", cleanup_interval=0, clock=HandClock()) as db:
-        for number in db.add_many("orders", [b"1", b"2", b"3"])[:2]:
-            db.deliver(number)
-        db.add("a\x1b[31m<script>", b"4")
-    return tmp_path / "spool"
-
-
 def analyzed(*paths: Path, out: Path, more: tuple[str, ...] = ()) -> Any:
     """Return the summary of a report that this machine makes."""
     assert oms("analyze", *map(str, paths), "--out", str(out), "--engine", "local", *more).stderr == ""
