@@ -7,7 +7,7 @@ before anything is written; what the iteration raises goes to the caller as it i
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from operator import index
+from operator import index, itemgetter
 
 from oms_journal.database.commits.added import PLAIN_NUMBERS
 from oms_journal.journal.errors import InvalidName, LimitExceeded
@@ -114,11 +114,12 @@ def message_number(value: object, what: str = "number") -> int:
 def message_numbers(values: object, what: str = "numbers") -> list[int]:
     """Return the numbers of messages from numbers and Messages; TypeError, LimitExceeded."""
     found = every(values, what, MESSAGES, NUMBERS_MAX)
-    kinds = set(map(type, found))
+    numbers = list(map(itemgetter(0), found)) if set(map(type, found)) == {Message} else found  # type: ignore[arg-type]
+    kinds = set(map(type, numbers))
     if kinds <= {int}:
-        return found  # type: ignore[return-value]
+        return numbers  # type: ignore[return-value]
     if kinds <= PLAIN_NUMBERS:
-        return list(map(int, found))  # type: ignore[arg-type]
+        return list(map(int, numbers))  # type: ignore[arg-type]
     return [message_number(value, f"{what}[{place}]") for place, value in enumerate(found)]
 
 

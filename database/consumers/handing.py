@@ -21,7 +21,7 @@ from oms_journal.database.reading import Files, read_now, read_one, read_places
 from oms_journal.index.readiness import NEVER
 from oms_journal.index.returned import Return
 from oms_journal.index.table import MessageLocation
-from oms_journal.journal.errors import DatabaseClosed, JournalError, OutcomeUnknown
+from oms_journal.journal.errors import DatabaseClosed, JournalError, MessageDamaged, OutcomeUnknown
 from oms_journal.journal.reading.message import Message
 
 _log = logging.getLogger("oms.database")
@@ -152,13 +152,13 @@ class Handing:
 
     def read(self, places: Sequence[MessageLocation]) -> list[Message]:
         """Return the messages of these places; what is lost is logged, and left out."""
-        messages: list[Message] = []
-        for found in read_places(self.files, places, self.find):
-            if isinstance(found, Message):
-                messages.append(found)
-            else:
-                _log.error("%s", found)
-        return messages
+        found = list(read_places(self.files, places, self.find))
+        if MessageDamaged not in set(map(type, found)):
+            return found  # type: ignore[return-value]
+        for lost in found:
+            if isinstance(lost, MessageDamaged):
+                _log.error("%s", lost)
+        return [message for message in found if isinstance(message, Message)]
 
     def read_now(self, places: Sequence[MessageLocation]) -> list[Message] | None:
         """Return the messages of these places, None where `read` has to be asked."""
