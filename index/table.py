@@ -717,7 +717,7 @@ class Table:
             offsets = values_of(block.offsets)[rows].astype(np.int64) * OFFSET_UNIT
             queues, sizes = values_of(block.queues)[rows], values_of(block.sizes)[rows]
             columns = block.numbers_of(rows).tolist(), queues.tolist(), sequences, offsets.tolist(), sizes.tolist()
-            found += map(MessageLocation, *columns)
+            found += map(_new, repeat(MessageLocation), zip(*columns, strict=False))  # one may be endless
         return found
 
     def queue_of(self, number: int) -> int | None:
