@@ -188,7 +188,7 @@ def read_now(files: Files, place: MessageLocation) -> Message | None:
 def read_places(files: Files, places: Sequence[MessageLocation], find: Find) -> Iterator[Message | MessageDamaged]:
     """Yield the messages of places in order; those that are gone meanwhile are left out."""
     for sequence, several in groupby(places, key=itemgetter(2)):
-        yield from _read_of_file(files, sequence, [(place.number, place.offset) for place in several], find)
+        yield from _read_of_file(files, sequence, list(map(itemgetter(0, 3), several)), find)
 
 
 def read_added(files: Files, places: Sequence[MessageLocation], find: Find) -> Iterator[tuple[int, int]]:

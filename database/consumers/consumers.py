@@ -20,6 +20,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
+from operator import itemgetter
 from threading import get_ident
 from time import monotonic
 from typing import NamedTuple
@@ -264,7 +265,7 @@ class Consumers:
             numbers = list(islice(ready, count - len(places)))
             free = numbers if taken.keys().isdisjoint(numbers) else [one for one in numbers if one not in taken]
             found = self._index.messages.find_places(free)
-            mine = [place.number for place in found]
+            mine = list(map(itemgetter(0), found))
             noted += mine
             taken.update(dict.fromkeys(mine, holding))
             for _ in numbers:

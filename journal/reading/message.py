@@ -13,11 +13,12 @@ import sys
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate
+from itertools import accumulate, islice, repeat, takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,6 +57,7 @@ from oms_journal.journal.reading.datafile import DataFile, Footer
 READ_BYTES = 4096  # the first read of a frame: header and records of most, and a small payload
 SINGLE_BYTES = 512  # besides what the index knows of a message: its frame's header and first record, most of them
 WINDOW_BYTES = 256 << 10  # read at once when many messages are wanted in order
+RUN_MESSAGES_MAX = 1024  # of one commit, cut out of one read
 AHEAD = (1023, 127, 16)  # so many messages ahead are in one window, where they lie so near
 KEPT_BYTES_MAX = 32 << 20  # of the contents of frames, in memory for one database
 FRAME_KEPT_BYTES_MAX = 24 << 20  # of one: a million messages of a commit take 20 MB, with properties 24
@@ -305,15 +307,14 @@ class FrameReader:
         unpack, hashed, make, head_size = PLAIN.unpack_from, xxh3, tuple.__new__, PLAIN.size
         data, base = self._data, self._base
         self._reads_ahead = len(wanted) > 1
-        behind = 0  # the first that was not yielded together with others
-        for index, (number, offset) in enumerate(wanted):
-            if index < behind:
-                continue
+        pairs = enumerate(wanted)
+        for index, (number, offset) in pairs:
             if self._frame is not None and self._frame.offset == offset:
-                behind = index + 1
-                while behind < len(wanted) and wanted[behind][1] == offset:
-                    behind += 1
-                yield from self._of_one_frame(wanted[index:behind])
+                ahead = wanted[index : index + RUN_MESSAGES_MAX]
+                count = len(list(takewhile(offset.__eq__, map(itemgetter(1), ahead))))
+                run = self._run(ahead[:count])
+                yield from run or (self._message(*one) for one in ahead[:count])
+                deque(islice(pairs, len(run or ahead[:count]) - 1), 0)
                 data, base = self._data, self._base  # the window may have moved on, behind the frame's start
                 continue
             at = offset - base
@@ -336,36 +337,37 @@ class FrameReader:
             yield self._message(number, offset)
             data, base = self._data, self._base
 
-    def _of_one_frame(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Message | MessageDamaged]:
-        """Yield messages of the frame that was read last.
+    def _run(self, wanted: Sequence[tuple[int, int]]) -> list[Message]:
+        """Return neighbours in a commit of plain messages, cut out of one read without a step of ours for each.
 
-        Neighbours in a commit of plain messages are cut out of one read, without a call of our own for each.
+        As many as one read holds. Nothing where the first has to be read by itself, or one of them says what is wrong.
         """
-        frame = self._frame
+        frame, (first, offset) = self._frame, wanted[0]
         assert frame is not None
-        (first, offset), last = wanted[0], wanted[-1][0]
-        numbers, starts, sizes = frame.numbers, frame.starts, frame.sizes
-        is_run = isinstance(numbers, range) and len(wanted) == last - first + 1 and first in numbers and last in numbers
-        if len(wanted) == 1 or not is_run or not frame.is_plain:
-            yield from (self._message(number, offset) for number, _ in wanted)
-            return
+        numbers, mine = frame.numbers, list(map(itemgetter(0), wanted))
+        if not isinstance(numbers, range) or first not in numbers or not frame.is_plain:
+            return []
         low = first - numbers[0]
-        start, size = starts[low], starts[low + len(wanted) - 1] + sizes[low + len(wanted) - 1] - starts[low]
-        if size > WINDOW_BYTES:
-            yield from (self._message(number, offset) for number, _ in wanted)
-            return
-        if not self._covers(start, size):
-            self._load(start, size)
-        data, base, time, sequence = self._data, self._base, frame.time, self._source.sequence
+        if mine != [*numbers[low : low + len(mine)]]:
+            return []
+        start = frame.starts[low]
+        high = bisect_right(frame.starts, start + WINDOW_BYTES, low, low + len(mine))
+        if frame.starts[high - 1] + frame.sizes[high - 1] > start + WINDOW_BYTES:
+            high -= 1
+        if high - low < 2:
+            return []
+        sizes = frame.sizes[low:high]
+        if not self._covers(start, sum(sizes)):
+            self._load(start, sum(sizes))
+        data, bounds = self._data, [*accumulate(sizes, initial=start - self._base)]
+        payloads = [*map(data.__getitem__, map(slice, bounds, bounds[1:]))]
         queue = self._queue(frame.names[0][0])
-        places = range(low, low + len(wanted))
-        for (number, _), place in zip(wanted, places, strict=True):
-            at = starts[place] - base
-            payload = data[at : at + sizes[place]]
-            if xxh3(payload) == frame.checksums[place] and queue:
-                yield tuple.__new__(Message, (number, queue, payload, {}, time, None, sequence, offset))
-            else:
-                yield self._message(number, offset)
+        if not queue or [*map(xxh3, payloads)] != [*frame.checksums[low:high]]:
+            return []
+        # Each has properties of its own.
+        alike = map(repeat, (frame.time, None, self._source.sequence, offset))
+        fields = zip(mine, repeat(queue), payloads, iter(dict, None), *alike, strict=False)
+        return [*map(_new, repeat(Message), fields)]
 
     def _queue(self, name: bytes) -> str:
         """Return the name as text and remember it; nothing where it is none, which whoever reads the records tells."""
@@ -555,7 +557,7 @@ def _packed(contents: FrameContents) -> FrameContents:
     """Return the same in little memory."""
     numbers, order, first_times = contents.numbers, contents.order, contents.first_times
     places, run = range(len(numbers)), range(numbers[0], numbers[0] + len(numbers))
-    is_moved = any(time != contents.time for time in first_times)
+    is_moved = first_times.count(contents.time) != len(first_times)
     return contents._replace(
         numbers=run if numbers == [*run] else array("Q", numbers),
         order=places if order == [*places] else array("I", order),
