@@ -17,6 +17,8 @@ from tests.long_files import ByFile, in_order
 from tests.spark_session import spark as spark  # a fixture of all tests
 from tests.support.sweeps import mark_samples
 
+EACH_DAY = "not whole and not slow"  # the marks of what `make test` runs
+
 sys.meta_path.insert(0, one_name)
 # A failure is told at once: the phase that explains it takes minutes with a large machine, which no test has.
 settings.register_profile(
@@ -30,6 +32,19 @@ providers._get_local_constants = lambda: providers._local_constants
 # A shell starts what runs in its background with SIGINT ignored, and programs started from there inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Make no cases of a test that is left out as a whole: they would be thousands, in each process of tests.
+
+    Where tests are asked for by their names, it is said of one that is left out that it is.
+    """
+    config = collector.config
+    if config.getoption("markexpr") != EACH_DAY or any("::" in each for each in config.args):
+        return None
+    marks = [mark.name for mark in (*collector.iter_markers(), *getattr(obj, "pytestmark", ()))]
+    return [] if "whole" in marks or "slow" in marks else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before what is not asked for is left out

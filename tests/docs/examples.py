@@ -63,7 +63,7 @@ def pages() -> list[Path]:
 @cache
 def blocks(page: Path) -> tuple[Block, ...]:
     """Return the blocks of a page that say `python` or `console`, in their order."""
-    tokens = MarkdownIt().parse(page.read_text(encoding="utf-8"))
+    tokens = MarkdownIt().disable("inline").parse(page.read_text(encoding="utf-8"))  # what is within lines is no block
     return tuple(_blocks(page, tokens))
 
 

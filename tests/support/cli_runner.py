@@ -15,6 +15,7 @@ from oms_journal.cli.main import app
 from tests.support.disks.small_files import MODEST
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.project import PYTHONPATH, REPOSITORY
+from tests.support.warm_starts import run
 
 _VARIABLES: Mapping[str, str | None] = {
     "SPOOL_DIRECTORY": None,
@@ -68,14 +69,12 @@ def oms_process(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run `oms` as a process of its own; `terminal` is the descriptor of one for its standard input."""
     source = subprocess.DEVNULL if terminal is None else terminal
-    return subprocess.run(
+    return run(
         command_line(*arguments),
-        stdin=source if stdin is None else None,
-        input=stdin,
-        capture_output=True,
+        stdin=source,
+        given=stdin,
         env=environment(spool) | (variables or {}),
         timeout=60,
-        check=False,
     )
 
 

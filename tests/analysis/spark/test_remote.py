@@ -19,9 +19,6 @@ from tests.support.journals.random_journal import RandomWriter
 from tests.support.journals.source_calls import Rows, batches, dumped, in_order, load, plain, reader, rows_of
 from tests.support.journals.stream_engine import Engine
 
-moto_server = pytest.importorskip("moto.server", reason="no S3 server to test with: pip install --group test")
-pytest.importorskip("s3fs", reason="nothing reads S3: pip install -e '.[s3]'")
-
 BUCKET = "journals"
 KEY, SECRET = "the key", "the secret"
 
@@ -44,6 +41,8 @@ class Store:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    moto_server = pytest.importorskip("moto.server", reason="no S3 server to test with: pip install --group test")
+    pytest.importorskip("s3fs", reason="nothing reads S3: pip install -e '.[s3]'")
     directory = tmp_path_factory.mktemp("shipped")
     spool = directory / "spool"
     RandomWriter(spool, 3).write(openings=1, steps=40, cleans=False)

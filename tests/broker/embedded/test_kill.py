@@ -20,13 +20,14 @@ from tests.support.broker.embedded import KINDS, SERVICE, kind_of
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.project import PYTHONPATH, REPOSITORY
 from tests.support.sweeps import split
+from tests.support.warm_starts import Process
 
 
 def killed(directory: Path, words: str, seed: int, lines: int) -> list[list[str]]:
     """Run the program until it has said so many lines, kill it, and return all that it said."""
     environ = os.environ | {"PYTHONPATH": PYTHONPATH}
     program = [sys.executable, "-m", "tests.support.broker.killed", str(directory), *words.split(), str(seed)]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env=environ, cwd=REPOSITORY) as running:
+    with Process(program, stdout=subprocess.PIPE, text=True, env=environ, cwd=REPOSITORY) as running:
         assert running.stdout is not None
         said = [running.stdout.readline() for _ in range(lines)]
         time.sleep(random.Random(seed).random() * 0.01)

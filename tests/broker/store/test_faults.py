@@ -23,6 +23,7 @@ from tests.support.broker.stores import DRIVERS, Driver, JournalDriver, added, c
 from tests.support.crashes.crash_model import SPOOL
 from tests.support.project import PYTHONPATH, REPOSITORY
 from tests.support.sweeps import a_sample
+from tests.support.warm_starts import Process
 
 
 @pytest.fixture(params=DRIVERS, ids=["journal", "sqlite"])
@@ -35,7 +36,7 @@ def killed_after(kind: str, path: Path, seconds: float) -> int:
     """Let a process write and kill it; return the last commit that was acknowledged."""
     command = [sys.executable, "-m", "tests.support.broker.store_writer", kind, str(path)]
     environment = os.environ | {"PYTHONPATH": PYTHONPATH}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY, env=environment)
+    process = Process(command, stdout=subprocess.PIPE, cwd=REPOSITORY, env=environment)
     assert process.stdout is not None
     try:
         first = process.stdout.readline()

@@ -21,6 +21,7 @@ from oms_journal.broker.store.start import Pstore
 from tests.support.broker.restart_rows import ROWS, USTATUS, Pair, RealDesk, Row, opened
 from tests.support.project import PYTHONPATH, REPOSITORY
 from tests.support.sweeps import for_each
+from tests.support.warm_starts import Process
 
 
 @dataclass
@@ -35,7 +36,7 @@ def ended(kind: str, path: Path, how: str) -> dict[str, tuple[str, str]]:
     """Let a process bring every row into its status and end it; return UOWID and CONV-ID by row."""
     command = [sys.executable, "-m", "tests.support.broker.restart_rows", kind, str(path), how]
     environment = os.environ | {"PYTHONPATH": PYTHONPATH}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY, env=environment)
+    process = Process(command, stdout=subprocess.PIPE, cwd=REPOSITORY, env=environment)
     try:
         assert process.stdout is not None
         said: dict[str, tuple[str, str]] = json.loads(process.stdout.readline())

@@ -12,6 +12,7 @@ import pytest
 from tests.support.cli_runner import command_line, environment, invoked, oms
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.servers.web_place import WebPlace
+from tests.support.warm_starts import Process
 
 BYTES = bytes(range(256)) * 100
 
@@ -90,7 +91,7 @@ def test_so_many_messages_are_received_as_were_asked_for(at: tuple[str, str]) ->
 
 def test_who_follows_gets_what_comes_and_ctrl_c_loses_nothing(place: WebPlace, at: tuple[str, str]) -> None:
     command = command_line("receive", "later", "--follow", *at)
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True)
+    child = Process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True)
     try:
         assert child.stdout is not None
         for body in ("one", "two"):

@@ -18,6 +18,7 @@ from tests.support.broker.held_stores import mark_restored
 from tests.support.cli_runner import command_line, environment, oms, oms_json
 from tests.support.servers.web_place import WebPlace
 from tests.support.sweeps import a_sample
+from tests.support.warm_starts import Process
 
 BROKER_ID = "NIGHT"
 
@@ -288,7 +289,7 @@ def test_a_broker_that_runs_is_told_with_oms_cmd(place: Path) -> None:
 @pytest.mark.whole
 def test_release_waits_for_a_broker_that_runs_on_the_store_to_end(place: Path) -> None:
     with Broker.open(place, broker_id=BROKER_ID):
-        asking = subprocess.Popen(
+        asking = Process(
             command_line("release", "--all", "--yes", "--wait", "60"), env=environment(place), stderr=subprocess.PIPE
         )
         refused = oms("release", "--all", "--yes", "--wait", "0.2", spool=place, code=3)

@@ -17,6 +17,7 @@ from tests.support.servers.guarded_server import Files, set_users
 from tests.support.servers.stomp_server import Serving
 from tests.support.servers.wrong_at_broker import ASKING, COMMANDS
 from tests.support.sweeps import a_sample
+from tests.support.warm_starts import Process
 from tests.support.wrong_inputs import Command, faults_of
 
 VARIABLES = ("OMS_BROKER", "OMS_USER", "OMS_PASSWORD", "OMS_CA_FILE", "ETB_ATTR", "SPOOL_DIRECTORY")
@@ -131,7 +132,7 @@ def test_ctrl_c_ends_whoever_waits_for_a_broker_with_one_word(line: str, tmp_pat
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(TIMEOUT_SECONDS)
         words = command_line(*line.split(), "--broker", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        with subprocess.Popen(
+        with Process(
             words, env=environment(tmp_path), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         ) as process:
             heard, _ = silent.accept()

@@ -11,6 +11,7 @@ import pytest
 
 from oms_journal import MessageDatabase
 from tests.support.cli_runner import command_line, environment, oms, oms_json, oms_lines
+from tests.support.warm_starts import Process
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def test_what_asks_for_the_end_stops_between_commits_and_tells_how_far_it_came(
     spool: Path, number: signal.Signals, code: int, what: str
 ) -> None:
     reading, writing = os.pipe()
-    with subprocess.Popen(
+    with Process[bytes](
         command_line("load", "-", "-q", "q", "--batch", "10", "--json"),
         stdin=reading,
         stdout=subprocess.PIPE,
@@ -184,7 +185,7 @@ def wait_for_messages(spool: Path, count: int, process: subprocess.Popen[bytes])
 
 @pytest.mark.whole
 def test_a_killed_load_lost_nothing_it_had_committed(spool: Path) -> None:
-    with subprocess.Popen(
+    with Process[bytes](
         command_line("load", "-", "-q", "q", "--batch", "7"),
         stdin=subprocess.PIPE,
         env=environment(spool),

@@ -13,6 +13,7 @@ import pytest
 from oms_journal import MessageDatabase
 from tests.support.cli_runner import command_line, environment, oms, oms_json, oms_lines
 from tests.support.disks.small_files import MODEST
+from tests.support.warm_starts import Process
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_a_command_can_wait_for_the_lock(spool: Path) -> None:
 
 
 def started(spool: Path, *arguments: str, stdout: int = subprocess.PIPE) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
+    return Process(
         command_line(*arguments),
         stdin=subprocess.DEVNULL,
         stdout=stdout,

@@ -20,6 +20,7 @@ from oms_journal.database.door.address import listening
 from tests.support.cli_runner import command_line, environment, oms, oms_json
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.sweeps import split
+from tests.support.warm_starts import Process
 
 PRODUCERS, MESSAGES = 4, 150
 # A producer: each message until it is acknowledged, with its identifier, and a line for each.
@@ -48,7 +49,7 @@ def spool(tmp_path: Path) -> Path:
 @contextmanager
 def serving(spool: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
     """Run the command in a process, from the moment that it serves; kill it at the end if it is still there."""
-    process = subprocess.Popen(
+    process = Process(
         command_line("queue", "serve", str(spool), *options),
         env=environment(),
         stdout=subprocess.PIPE,
@@ -66,7 +67,7 @@ def serving(spool: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def producing(path: Path, who: str, count: int = MESSAGES) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
+    return Process(
         [sys.executable, "-c", PRODUCER, str(path), who, str(count)],
         env=environment(),
         stdout=subprocess.PIPE,
@@ -144,7 +145,7 @@ def test_it_says_where_it_serves(spool: Path, tmp_path: Path) -> None:
 
 @pytest.mark.whole
 def test_programs_are_told_in_json(spool: Path) -> None:
-    process = subprocess.Popen(
+    process = Process(
         command_line("queue", "serve", "--json"), env=environment(spool), stdout=subprocess.PIPE, text=True
     )
     with process:
@@ -159,7 +160,7 @@ def test_systemd_is_told_that_it_is_ready_and_that_it_stops(spool: Path, tmp_pat
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(TIMEOUT_SECONDS)
-        process = subprocess.Popen(
+        process = Process(
             command_line("queue", "serve", str(spool)),
             env={**environment(), "NOTIFY_SOCKET": str(tmp_path / "notify")},
             stdout=subprocess.PIPE,

@@ -16,6 +16,7 @@ from oms_journal.journal.format import manifest
 from tests.support.cli_runner import command_line, environment, oms, oms_json
 from tests.support.disks.small_files import fill, open_small
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
+from tests.support.warm_starts import Process
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_nobody_opens_a_backup_for_writing(spool: Path, target: Path) -> None:
 @pytest.mark.whole
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_follower_ends_in_good_order_when_it_is_told_to(spool: Path, target: Path, number: signal.Signals) -> None:
-    follower = subprocess.Popen(
+    follower = Process(
         command_line("backup", str(target), "--follow", "--interval", "0.02", "--json"),
         env=environment(spool),
         stdout=subprocess.PIPE,

@@ -9,6 +9,7 @@ import pytest
 
 from oms_journal import MessageDatabase
 from tests.support.cli_runner import command_line, environment, oms
+from tests.support.warm_starts import Process
 
 ODD = os.fsdecode(b"sp\xff\xe9ol")
 
@@ -87,7 +88,7 @@ def test_what_a_terminal_cannot_show_is_escaped(spool: Path, encoding: str) -> N
 @pytest.mark.whole
 def test_a_database_there_is_backed_up_followed_and_restored_whole(spool: Path, tmp_path: Path) -> None:
     backup = tmp_path / ("backup" + ODD)
-    follower = subprocess.Popen(
+    follower = Process(
         command_line("backup", str(backup), "--follow", "--interval", "0.02", "--json"),
         env=environment() | {"SPOOL_DIRECTORY": str(spool)},
         stdout=subprocess.PIPE,

@@ -19,6 +19,7 @@ from tests.support.crashes.crash_model import SPOOL
 from tests.support.crashes.restored import BEGAN, opened
 from tests.support.disks.faulty_disk import SimulatedDisk
 from tests.support.sweeps import a_sample
+from tests.support.warm_starts import Process
 
 SECOND = 1_000_000
 
@@ -26,7 +27,7 @@ SECOND = 1_000_000
 @contextmanager
 def following(spool: Path, target: Path, *arguments: str) -> Iterator[Callable[[], dict[str, object]]]:
     """Run a follower; yield what returns its next line, None where it has ended."""
-    process = subprocess.Popen(
+    process = Process(
         command_line("backup", str(target), "--follow", "--interval", "0.02", "--json", *arguments),
         env=environment(spool),
         stdout=subprocess.PIPE,

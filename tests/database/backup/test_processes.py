@@ -28,6 +28,7 @@ from tests.support.cli_runner import command_line, environment
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.project import PYTHONPATH, REPOSITORY
 from tests.support.sweeps import split
+from tests.support.warm_starts import Process
 
 State = tuple[dict[int, str], dict[str, str]]
 
@@ -63,7 +64,7 @@ class Record:
 
 @contextlib.contextmanager
 def process(command: list[str], **named: Any) -> Iterator["subprocess.Popen[bytes]"]:
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, cwd=REPOSITORY, **named)
+    running: Process[bytes] = Process(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, cwd=REPOSITORY, **named)
     try:
         yield running
     finally:

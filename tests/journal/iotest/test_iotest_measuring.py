@@ -37,6 +37,7 @@ from oms_journal.journal.iotest.methods import (
 )
 from oms_journal.journal.iotest.place import look_at
 from tests.support.cli_runner import command_line, environment, oms, oms_json, oms_process
+from tests.support.warm_starts import Process
 
 QUICK = Bounds(seconds=0.2, bytes_max=16 << 20, data_file_size=256 << 10)
 HERE = [method for method in (*METHODS, UNSYNCED) if not lacking(method)]
@@ -271,7 +272,7 @@ def test_a_run_that_is_stopped_cleans_up_and_after_a_killed_one_the_next_does(
     number: signal.Signals, tmp_path: Path
 ) -> None:
     command = command_line("io-test", str(tmp_path), "--seconds", "30")
-    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with Process[bytes](command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         until = time.monotonic() + 30
         while not list(tmp_path.glob(f"{PREFIX}*/*fdatasync")) and time.monotonic() < until:
             time.sleep(0.01)

@@ -32,6 +32,7 @@ from tests.support.crashes.crash_writer import FILE_BYTES, THREADS, enter
 from tests.support.forking import forked
 from tests.support.project import PYTHONPATH, REPOSITORY
 from tests.support.sweeps import sampled
+from tests.support.warm_starts import Process
 
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 ENGINE = tuple(f"oms_journal.{folder}." for folder in ("database", "index", "journal", "recovery"))
@@ -43,7 +44,7 @@ def writer(directory: Path, seed: str, *flags: str) -> Iterator["subprocess.Pope
     """A process that writes into the directory."""
     command = [sys.executable, "-m", "tests.support.crashes.crash_writer", str(directory), seed, *flags]
     environment = os.environ | {"PYTHONPATH": PYTHONPATH}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY, env=environment)
+    process: Process[bytes] = Process(command, stdout=subprocess.PIPE, cwd=REPOSITORY, env=environment)
     try:
         yield process
     finally:

@@ -8,6 +8,7 @@ each kind and some others, the rest before all others.
 
 import contextlib
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 
@@ -144,16 +145,15 @@ def _given_in_files_of_which_nothing_is_left(times: int, kept: int) -> tuple[Sim
     return disk, highest
 
 
-ONLY_HEADER = _given_in_files_of_which_nothing_is_left(1, HEADERS_SIZE)[0]
-NOTHING = _given_in_files_of_which_nothing_is_left(2, 0)[0]
+_made_once = cache(_given_in_files_of_which_nothing_is_left)
 
 
 def only_the_header_of_the_newest_file_left() -> SimulatedDisk:
-    return ONLY_HEADER.restart()
+    return _made_once(1, HEADERS_SIZE)[0].restart()
 
 
 def nothing_left_of_the_newest_file() -> SimulatedDisk:
-    return NOTHING.restart()
+    return _made_once(2, 0)[0].restart()
 
 
 SITUATIONS = [

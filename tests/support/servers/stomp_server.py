@@ -16,6 +16,7 @@ import stomp
 
 from oms_journal.broker.server.stomp.frames import V12, Frame, encode_frame
 from tests.support.cli_runner import command_line, environment
+from tests.support.warm_starts import Process
 
 TIMEOUT_SECONDS = 20.0
 
@@ -45,9 +46,7 @@ class Serving:
         ports = ("--stomp-port", str(port), "--http-port", str(http_port))
         command = [*within, *command_line("serve", *arguments, "--spool", str(spool), *ports, "--json")]
         env = environment() | dict(variables or {})
-        self.child = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True, bufsize=1
-        )
+        self.child = Process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True, bufsize=1)
         self.port = self.http_port = 0
         self._reading = threading.Thread(target=self._read_log, daemon=True)
         self._reading.start()

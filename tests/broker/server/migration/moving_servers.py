@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.support.cli_runner import command_line, environment
+from tests.support.warm_starts import Process
 
 TIMEOUT_SECONDS = 30.0
 
@@ -29,7 +30,7 @@ class Side:
 
     def __init__(self, file: Path, *arguments: str, cwd: Path | None = None) -> None:
         command = command_line("serve", str(file), *arguments, "--json")
-        self.child = subprocess.Popen(
+        self.child = Process(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True, cwd=cwd
         )
         self.said: list[dict[str, Any]] = []
