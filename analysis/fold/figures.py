@@ -25,10 +25,10 @@ OF_LATENCIES = (LIFECYCLE, HISTOGRAM, LATENCY)
 class Lives:
     """Messages, a column a fact: all of them with an ADD or without, with an end or without. Microseconds, bytes."""
 
-    queue: Numbers
+    queue: Numbers  # of any width
     added: Numbers | None = None
     ready: Numbers | None = None  # when it could first be handed out: due, or added
-    length: Numbers | None = None
+    length: Numbers | None = None  # of those with an ADD, where somebody asks for them
     ended: Numbers | None = None
     is_delivered: Mask | None = None
     is_expired: Mask | None = None  # of what was deleted; None for nothing
@@ -62,6 +62,11 @@ class Figures:
         self.rate = Tally(2)  # operations, bytes
         self.backlog = Tally(3)  # messages, bytes, ends of messages that were there before
 
+    @property
+    def are_lengths_asked(self) -> bool:
+        """Whether anything depends on how long messages are."""
+        return self._asked.asks(RATE, BACKLOG)
+
     def count(self, lives: Lives) -> None:
         """Count messages whose end is known, or that have none: each once, and for all."""
         asked = self._asked
@@ -69,22 +74,24 @@ class Figures:
             lives = lives.where(lives.ended >= asked.since)
         if not len(lives.queue):
             return
-        delivered = lives.queue if lives.is_delivered is None else lives.queue[lives.is_delivered]
+        is_delivered = lives.is_delivered
+        delivered = lives if is_delivered is None else lives.where(is_delivered)
         if asked.asks(LIFECYCLE):
-            self._count(0 if lives.added is not None else 1, lives.queue)
-            if lives.is_delivered is not None:
-                self._count(2, delivered)
-                self._count(3, lives.queue[~lives.is_delivered])
+            every = self._count(0 if lives.added is not None else 1, lives.queue)
+            if is_delivered is not None:
+                found = self._count(2, delivered.queue) if delivered is not lives else self._add(2, every)
+                self._add(3, every - found)
             for row, is_so in ((4, lives.is_expired), (5, lives.is_dead_lettered)):
                 if is_so is not None:
                     self._count(row, lives.queue[is_so])
-        if asked.asks(*OF_LATENCIES) and lives.ready is not None and lives.is_delivered is not None:
-            assert lives.ended is not None
-            took = lives.ended[lives.is_delivered] - lives.ready[lives.is_delivered]
+        if asked.asks(*OF_LATENCIES) and is_delivered is not None and delivered.ready is not None:
+            assert delivered.ended is not None
+            took = delivered.ended - delivered.ready
             took = np.maximum(took, 0, out=took)
             if asked.asks(LATENCY):
-                self.latency.add(delivered, lives.ended[lives.is_delivered] // asked.every, took)
-            self._count_latencies(delivered, took)
+                queues = delivered.queue.astype(np.int64, copy=False)
+                self.latency.add(queues, delivered.ended // asked.every, took)
+            self._count_latencies(delivered.queue, took)
         if asked.asks(RATE):
             self._count_rate(lives)
         if asked.asks(BACKLOG):
@@ -104,11 +111,14 @@ class Figures:
         self.rate.merge(other.rate, groups)
         self.backlog.merge(other.backlog, queues)
 
-    def _count(self, row: int, queues: Numbers) -> None:
-        if len(queues):
-            found = np.bincount(queues)
-            self.counts = _widened(self.counts, len(found))
-            self.counts[row, : len(found)] += found
+    def _count(self, row: int, queues: Numbers) -> Numbers:
+        """Count messages by queue, and return what was counted."""
+        return self._add(row, np.bincount(queues, minlength=self.counts.shape[1]))
+
+    def _add(self, row: int, found: Numbers) -> Numbers:
+        self.counts = _widened(self.counts, len(found))
+        self.counts[row, : len(found)] += found
+        return found
 
     def _count_latencies(self, queues: Numbers, took: Numbers) -> None:
         if not len(queues):
@@ -116,7 +126,7 @@ class Figures:
         if self._asked.asks(HISTOGRAM):
             place = np.searchsorted(edges(self._asked.bins_a_decade), took, "right")
             width = self.bins.shape[1]
-            found = np.bincount(queues * width + place)
+            found = np.bincount(np.multiply(queues, width, dtype=np.int64) + place)
             self.bins = _widened(self.bins.T, -(-len(found) // width)).T
             found = np.append(found, np.zeros(-len(found) % width, np.int64)).reshape(-1, width)
             self.bins[: len(found)] += found
@@ -126,30 +136,31 @@ class Figures:
 
     def _count_rate(self, lives: Lives) -> None:
         every, since = self._asked.every, self._asked.since
+        groups = np.multiply(lives.queue, KINDS, dtype=np.int64)
         if lives.added is not None:
             assert lives.length is not None
-            queues, added, length = lives.queue, lives.added, lives.length
+            queues, added, length = groups, lives.added, lives.length
             if since is not None:
                 is_in = added >= since
                 queues, added, length = queues[is_in], added[is_in], length[is_in]
-            self.rate.add(queues * KINDS + int(Operation.ADD), added // every, (1, length))
+            self.rate.add(queues + int(Operation.ADD), added // every, (1, length))
         if lives.ended is not None:
             assert lives.is_delivered is not None
             kinds = np.where(lives.is_delivered, int(Operation.DELIVER), int(Operation.DELETE))
             size = 0 if lives.length is None else lives.length
-            self.rate.add(lives.queue * KINDS + kinds, lives.ended // every, (1, size))
+            self.rate.add(groups + kinds, lives.ended // every, (1, size))
 
     def _count_backlog(self, lives: Lives) -> None:
-        every = self._asked.every
+        every, queues = self._asked.every, lives.queue.astype(np.int64, copy=False)
         if lives.added is not None:
             assert lives.length is not None
-            self.backlog.add(lives.queue, lives.added // every, (1, lives.length, 0))
+            self.backlog.add(queues, lives.added // every, (1, lives.length, 0))
         if lives.ended is not None:
             if lives.added is None or lives.length is None:
-                self.backlog.add(lives.queue, lives.ended // every, (-1, 0, 1))
+                self.backlog.add(queues, lives.ended // every, (-1, 0, 1))
             else:
                 went = np.maximum(lives.added, lives.ended)
-                self.backlog.add(lives.queue, went // every, (-1, -lives.length, 0))
+                self.backlog.add(queues, went // every, (-1, -lives.length, 0))
 
 
 @lru_cache(maxsize=4)
@@ -171,15 +182,15 @@ def edges(bins_a_decade: int) -> Numbers:
 
 def by_group(groups: Numbers, values: Numbers) -> list[tuple[int, Numbers]]:
     """Return the values of each group, in their order."""
-    highest = int(groups.max())
-    if highest == int(groups.min()):
-        return [(highest, values)]
-    narrow = groups.astype(np.uint16) if highest < 1 << 16 else groups  # which numpy sorts by their digits
-    order = np.argsort(narrow, kind="stable")
-    groups, values = groups[order], values[order]
-    starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
-    parts = np.split(values, starts[1:])
-    return [(group, part.copy()) for group, part in zip(groups[starts].tolist(), parts, strict=True)]
+    sizes = np.bincount(groups)
+    found = np.flatnonzero(sizes)
+    if len(found) == 1:
+        return [(int(found[0]), values)]
+    narrow = groups.astype(np.min_scalar_type(len(sizes)), copy=False)  # which numpy sorts by their digits
+    values = values[np.argsort(narrow, kind="stable")]
+    ends = np.cumsum(sizes[found])
+    bounds = zip(found.tolist(), (ends - sizes[found]).tolist(), ends.tolist(), strict=True)
+    return [(group, values[start:end].copy()) for group, start, end in bounds]
 
 
 def _widened(counts: Numbers, columns: int) -> Numbers:

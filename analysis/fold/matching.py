@@ -26,7 +26,9 @@ def places_among(ascending: Numbers, wanted: Numbers) -> Numbers:
     span = int(ascending[-1]) - first + 1
     if span == count:  # they follow one another
         places = wanted - first
-        places[(places < 0) | (places >= span)] = -1
+        is_out = places.view(np.uint64) >= np.uint64(span)
+        if is_out.any():
+            places[is_out] = -1
         return places
     if span > DENSE * count or SEARCHED * len(wanted) < count:
         places = np.searchsorted(ascending, wanted)
@@ -35,7 +37,7 @@ def places_among(ascending: Numbers, wanted: Numbers) -> Numbers:
     table = np.full(span + 1, -1, np.int64)  # the last one is for whatever is out of it
     table[ascending - first] = np.arange(count)
     at = wanted - first
-    at[(at < 0) | (at >= span)] = span
+    at[at.view(np.uint64) >= np.uint64(span)] = span
     return table[at]
 
 

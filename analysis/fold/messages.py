@@ -77,7 +77,7 @@ class Messages:
 
     def take(self, adds: Columns, ends: Columns, aside: NumberSet) -> None:
         """Take in the operations of one file: what is set aside is kept as it is. Nothing was taken in before."""
-        first = adds["number"][~adds["is_copy"]]
+        first = adds["number"][~adds["is_copy"]] if adds["is_copy"].any() else adds["number"]
         if len(first):
             self._ranges.append((int(first.min()), int(first.max())))
         if aside:
@@ -88,11 +88,12 @@ class Messages:
         places = places_among(adds["number"], ends["number"])
         is_met = places >= 0
         met, mine = (ends, places) if is_met.all() else (some(ends, is_met), places[is_met])
-        times = np.bincount(mine, minlength=len(adds["number"]))
-        if times.max(initial=0) > 1:
-            self._doubt(adds["number"][times > 1])
+        is_open = np.ones(len(adds["number"]), np.bool_)
+        is_open[mine] = False
+        if len(is_open) - np.count_nonzero(is_open) < len(mine):
+            self._doubt(adds["number"][np.bincount(mine, minlength=len(is_open)) > 1])
         self.closed = self._count(adds, mine, met)
-        self.open = joined([some(adds, times == 0)], OPEN)
+        self.open = joined([some(adds, is_open)], OPEN)
         self.ended = self._each_once(joined([some(ends, ~is_met)], ENDED))
 
     def merge(self, later: "Messages", queues: Numbers) -> None:
@@ -136,16 +137,18 @@ class Messages:
 
     def finished(self, since: Micros | None) -> Columns:
         """Count what is left, and return the undelivered messages, by number."""
-        found, rest = [self.open], self.ended
+        undelivered = self.open
         if self._aside:
-            for lives, undelivered in _evaluated(self._aside, since):
-                found += [undelivered]
-                if self.figures is not None:
+            evaluated = _evaluated(self._aside, since)
+            undelivered = joined([self.open, *(there for _, there in evaluated)], OPEN)
+            if self.figures is not None:
+                for lives, _ in evaluated:
                     self.figures.count(lives)
-        undelivered = joined(found, OPEN)
         if self.figures is not None:
             self.figures.count(_added(undelivered))
-            self.figures.count(_ended(rest))
+            self.figures.count(_ended(self.ended))
+        if are_ascending(undelivered["number"]):
+            return undelivered
         return some(undelivered, np.argsort(undelivered["number"], kind="stable"))
 
     def _each_once(self, columns: Columns) -> Columns:
@@ -220,19 +223,19 @@ class Messages:
         if is_other.any():
             self._doubt(ends["number"][is_other])
         if self.figures is not None:
-            self.figures.count(_whole(adds, places, ends))
+            self.figures.count(_whole(adds, places, ends, has_lengths=self.figures.are_lengths_asked))
         return np.sort(ends["number"][adds["is_copy"][places]]) if adds["is_copy"].any() else NONE
 
 
-def _whole(adds: Columns, places: Numbers, ends: Columns) -> Lives:
+def _whole(adds: Columns, places: Numbers, ends: Columns, *, has_lengths: bool) -> Lives:
     added = adds["added"][places]
     is_delivered = ends["kind"] == Operation.DELIVER
     is_expired = None if is_delivered.all() else ~is_delivered & (ends["time"] >= adds["expiry"][places])
     return Lives(
-        queue=ends["queue"].astype(np.int64, copy=False),
+        queue=ends["queue"],
         added=added,
         ready=added if adds["ready"] is adds["added"] else adds["ready"][places],
-        length=adds["length"][places].astype(np.int64, copy=False),
+        length=adds["length"][places].astype(np.int64, copy=False) if has_lengths else None,
         ended=ends["time"],
         is_delivered=is_delivered,
         is_expired=is_expired,
@@ -242,7 +245,7 @@ def _whole(adds: Columns, places: Numbers, ends: Columns) -> Lives:
 
 def _added(adds: Columns) -> Lives:
     return Lives(
-        queue=adds["queue"].astype(np.int64, copy=False),
+        queue=adds["queue"],
         added=adds["added"],
         ready=adds["ready"],
         length=adds["length"].astype(np.int64, copy=False),
@@ -252,7 +255,7 @@ def _added(adds: Columns) -> Lives:
 def _ended(ends: Columns) -> Lives:
     is_delivered = ends["kind"] == Operation.DELIVER
     return Lives(
-        queue=ends["queue"].astype(np.int64, copy=False),
+        queue=ends["queue"],
         ended=ends["time"],
         is_delivered=is_delivered,
         is_dead_lettered=_dead_lettered(ends, is_delivered),

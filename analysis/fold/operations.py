@@ -11,9 +11,9 @@ import numpy.typing as npt
 from oms_journal.analysis.fold.figures import KINDS, Mask, Numbers
 from oms_journal.analysis.fold.messages import DEAD_LETTERED, NEVER, Columns
 from oms_journal.analysis.fold.tallies import Tally
-from oms_journal.analysis.reading.columns import Rows, clamped, part_of
+from oms_journal.analysis.reading.columns import clamped, part_of
 from oms_journal.analysis.reading.removals import RemovalSets
-from oms_journal.journal.format.contents import Contents
+from oms_journal.journal.format.contents import Contents, Places
 from oms_journal.journal.format.records import ATTEMPTS, DUE, EXPIRY, MOVED
 from oms_journal.journal.operations import ENGINE_PREFIX, Operation
 
@@ -24,14 +24,18 @@ _ENGINE = ENGINE_PREFIX.encode()
 class Operations:
     """Some rows of a file's contents; a column is decoded when it is asked for, and only for the rows that have it."""
 
-    def __init__(self, contents: Contents, rows: Rows) -> None:
+    def __init__(self, contents: Contents, rows: slice | Numbers) -> None:
         self._contents = contents
         self._rows = rows
-        self.kinds = self.column("kind")
+        self.kinds = self.narrow("kind")
 
     def column(self, name: str) -> Numbers:
-        """Return a column."""
+        """Return a column as signed 64-bit numbers."""
         return part_of(self._contents, name, self._rows)
+
+    def narrow(self, name: str) -> Numbers:
+        """Return a column as narrow as the contents have it; unsigned, but for times."""
+        return self._contents.part(name, self._rows)
 
     def where(self, mask: Mask) -> Numbers:
         """Return the places in the contents of the rows that a mask chooses."""
@@ -41,28 +45,29 @@ class Operations:
         return places + self._rows.start if self._rows.start else places
 
     def adds(self, sequence: int, queue_of: Callable[[Numbers], Numbers]) -> Columns:
-        """Return the ADDs; `queue_of` says which queue each name is."""
-        places = self.where(self.kinds == Operation.ADD)
-        flags, added = self.of("flags", places), clamped(self.of("time", places))
+        """Return the ADDs; `queue_of` says which queue each name is. A column of one value takes no memory."""
+        is_add = self.kinds == Operation.ADD
+        rows = is_add if len(is_add) == len(self._contents) else self.where(is_add)
+        flags, added = self.narrow_of("flags", rows), clamped(self.of("time", rows))
         is_copy = flags & MOVED != 0
         if is_copy.any():
-            added = np.where(is_copy, clamped(self.of("first_time", places)), added)
+            added = np.where(is_copy, clamped(self.of("first_time", rows)), added)
         ready = added
         is_delayed = flags & DUE != 0
         if is_delayed.any():
-            ready = np.where(is_delayed, np.maximum(added, clamped(self.of("due", places))), added)
-        is_expiring, expiry = flags & EXPIRY != 0, np.full(len(places), NEVER, np.int64)
+            ready = np.where(is_delayed, np.maximum(added, clamped(self.of("due", rows))), added)
+        is_expiring, expiry = flags & EXPIRY != 0, np.broadcast_to(np.int64(NEVER), len(flags))
         if is_expiring.any():
-            expiry[is_expiring] = clamped(self.of("expiry", places[is_expiring]))
+            expiry = np.where(is_expiring, clamped(self.of("expiry", rows)), expiry)
         return {
-            "number": self.of("number", places),
-            "queue": queue_of(self.of("name", places)),
+            "number": self.of("number", rows),
+            "queue": queue_of(self.narrow_of("name", rows)),
             "added": added,
             "ready": ready,
             "expiry": expiry,
-            "length": self.of("size", places),
-            "properties": self.of("properties", places),
-            "sequence": np.full(len(places), sequence, np.int64),
+            "length": self.narrow_of("size", rows),
+            "properties": self.narrow_of("properties", rows),
+            "sequence": np.broadcast_to(np.int64(sequence), len(flags)),
             "is_copy": is_copy,
         }
 
@@ -71,7 +76,7 @@ class Operations:
         is_end = (self.kinds == Operation.DELIVER) | (self.kinds == Operation.DELETE)
         places, kinds = self.where(is_end), self.kinds[is_end].astype(np.uint8)
         self._mark_dead_lettered(places, kinds)
-        queues, times = queue_of(self.of("name", places)), clamped(self.of("time", places))
+        queues, times = queue_of(self.narrow_of("name", places)), clamped(self.of("time", places))
         if not self._contents.sets:
             return {"number": self.of("number", places), "queue": queues, "time": times, "kind": kinds}
         counts = self.of("count", places)
@@ -87,16 +92,19 @@ class Operations:
         is_delete = kinds == Operation.DELETE
         if not is_delete.any():
             return
-        everything = slice(0, len(self._contents))
-        flags, of_all = (part_of(self._contents, name, everything) for name in ("flags", "kind"))
+        flags, of_all = (self.narrow_of(name, slice(0, len(self._contents))) for name in ("flags", "kind"))
         letters = np.flatnonzero((of_all == Operation.ADD) & (flags & (ATTEMPTS | MOVED) == ATTEMPTS))
         if len(letters):
             is_moved = np.isin(self.of("commit", places), self.of("commit", letters))
             kinds[is_delete & is_moved] = DEAD_LETTERED
 
-    def of(self, name: str, places: Numbers) -> Numbers:
-        """Return a column at these places of the contents."""
+    def of(self, name: str, places: Places) -> Numbers:
+        """Return a column at these places of the contents, as signed 64-bit numbers."""
         return part_of(self._contents, name, places)
+
+    def narrow_of(self, name: str, places: Places) -> Numbers:
+        """Return a column at these places of the contents, as narrow as they have it."""
+        return self._contents.part(name, places)
 
 
 def of_application(operations: Operations, names: list[bytes]) -> tuple[Numbers, Numbers]:
@@ -126,22 +134,24 @@ def count_operations(
     The group is KINDS times the queue's number plus 1, 0 for keys, and the operation; there is one bucket. Rows are
     added up by name and operation first, and only these sums are looked at one by one.
     """
-    cells = operations.column("name") * KINDS + operations.kinds
+    cells = operations.narrow("name").astype(np.int64)
+    cells *= KINDS
+    cells += operations.kinds
     rows = np.bincount(cells, minlength=len(names) * KINDS)
-    how_many, flags = operations.column("count"), operations.column("flags")
-    operations_count = rows
-    if len(how_many) and how_many.max() > 1:
-        operations_count = np.bincount(cells, np.maximum(how_many, 1), len(rows)).astype(np.int64)
-    is_moved = flags & MOVED != 0
+    how_many, is_moved = operations.narrow("count"), operations.narrow("flags") & MOVED != 0
+    many = np.flatnonzero(how_many > 1)  # in a set
+    in_sets = np.bincount(cells[many], how_many[many] - 1.0, len(rows))
+    operations_count = rows + in_sets.astype(np.int64)
     moved = np.bincount(cells[is_moved], minlength=len(rows)) if is_moved.any() else np.zeros_like(rows)
-    sizes = np.bincount(cells, operations.column("size"), len(rows)).astype(np.int64)
+    sizes = np.bincount(cells, operations.narrow("size"), len(rows)).astype(np.int64)
     is_engine = np.repeat(np.array([name.startswith(_ENGINE) for name in names], np.bool_), KINDS)
     found = np.flatnonzero(rows)
     named, kinds = found // KINDS, found % KINDS
     is_wanted = (kinds < Operation.PUT) | ~is_engine[found]
     found, named, kinds = found[is_wanted], named[is_wanted], kinds[is_wanted]
     groups, is_queue = np.zeros(len(found), np.int64), kinds < Operation.PUT
-    groups[is_queue] = queue_of(named[is_queue]) + 1
+    groups[is_queue] = queue_of(named[is_queue])
+    groups[is_queue] += 1
     sizes = np.where((kinds == Operation.ADD) | (kinds == Operation.PUT), sizes[found], 0)
     counts.add(groups * KINDS + kinds, np.zeros(len(found), np.int64), (operations_count[found], moved[found], sizes))
 

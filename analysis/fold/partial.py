@@ -1,6 +1,7 @@
 """What a run of neighbouring files tells, ready to be put together with what comes before it and behind it."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -59,6 +60,11 @@ class Queues:
             found[place] = self.place(text(names[place]))
         return found
 
+    def of_rows(self, names: list[bytes], used: Numbers) -> Numbers:
+        """Return the queue of each row, given the name that it has in the file: in as few bytes as it takes."""
+        found = self.of_file(names, used)
+        return found.astype(np.min_scalar_type(int(found.max(initial=0))))[used]
+
 
 class History:
     """What some files of one database tell; each answer's part is there where somebody asks for it."""
@@ -82,15 +88,13 @@ class History:
         """Take in one file, and mark what it added. Nothing was taken in before. BadRecord."""
         asked, contents, sequence = self._asked, reading.contents, reading.part.sequence
         names = [bytes(name) for name in contents.names]
+        queue_of = partial(self.queues.of_rows, names)
         known: dict[Wanted, Operations] = {}
 
         def operations(wanted: Wanted) -> Operations:
             if wanted not in known:
                 known[wanted] = Operations(contents, selected(reading, wanted))
             return known[wanted]
-
-        def queue_of(used: Numbers) -> Numbers:
-            return self.queues.of_file(names, used)[used]
 
         def take_messages(messages: Messages, found: Operations) -> None:
             messages.take(found.adds(sequence, queue_of), found.ends(queue_of), aside)

@@ -74,7 +74,7 @@ class Sketch:
             return [None] * len(shares)
         values = np.concatenate([chunk for chunks in self._levels for chunk in chunks])
         weights = np.concatenate([np.full(size, 1 << level, np.int64) for level, size in enumerate(self._sizes)])
-        order = np.argsort(values, kind="stable")
+        order = np.argsort(values)
         ends = np.cumsum(weights[order])
         ranks = [max(ceil(share * self.count), 1) for share in shares]
         places = np.minimum(np.searchsorted(ends, ranks), len(values) - 1)

@@ -13,15 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from oms_journal.analysis.reading.schema import TIME, TIME_MAX, TIME_MIN, arrow_schema
-from oms_journal.journal.format.contents import Contents
-from oms_journal.journal.format.footer import FooterColumns
+from oms_journal.journal.format.contents import Contents, Places
 from oms_journal.journal.format.records import ATTEMPTS, DUE, EXPIRY, MOVED
 from oms_journal.journal.operations import Operation
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Validity = tuple[pa.Buffer | None, int]  # a bitmap of the rows that are not null, None for all; how many are null
-Rows = slice | npt.NDArray[np.int64]  # places in the contents, from and to, or one by one, maybe several times
+
 _OPERATION_NAMES = (b"", *(operation.name.encode() for operation in Operation))  # by number
 
 
@@ -99,29 +98,16 @@ class Fixed:
     file: str
 
 
-def part_of(contents: Contents, name: str, rows: Rows) -> Numbers:
+def part_of(contents: Contents, name: str, rows: Places) -> Numbers:
     """Return some rows of a column as signed 64-bit numbers; of a footer's column no more than these is decoded."""
-    columns = contents.columns
-    if not isinstance(columns, FooterColumns):
-        values = columns[name][rows]
-        return values.view(np.int64) if values.itemsize == np.dtype(np.int64).itemsize else values.astype(np.int64)
-    (_, width, base, step, _), data = columns.encoded[name]
-    if width:
-        found = np.frombuffer(data, f"<u{width}", columns.rows)[rows].astype(np.uint64)
-    elif step:
-        places = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-        found = places.astype(np.uint64) * np.uint64(step)
-    else:
-        found = np.zeros(rows.stop - rows.start if isinstance(rows, slice) else len(rows), np.uint64)
-    if base:
-        found += np.uint64(base)
-    return found.view(np.int64)
+    found = contents.part(name, rows)
+    return found.view(np.int64) if found.itemsize == np.dtype(np.int64).itemsize else found.astype(np.int64)
 
 
 class Window:
     """Some rows of a file on their way into one batch; what several columns need is made once."""
 
-    def __init__(self, contents: Contents, rows: Rows, numbers: Numbers | None = None) -> None:
+    def __init__(self, contents: Contents, rows: Places, numbers: Numbers | None = None) -> None:
         self._contents = contents
         self.rows = rows
         self._numbers = numbers  # of the messages, where sets were expanded

@@ -78,7 +78,10 @@ def opened(disk: Disk, part: FilePart, *, is_thorough: bool = False) -> Iterator
 def durable_end(disk: Disk, part: FilePart) -> int:
     """Return how far a file that may be being written is known to be durable, with as little work as it takes."""
     with suppress(OSError), DataFile(disk, part.path) as file:
-        if part.header is not None and file.footer(identity=part.identity) is None:
+        footer = file.footer(identity=part.identity) if part.header is not None else None
+        if isinstance(footer, Footer) and agrees(footer, file, part):
+            return footer.summary.end
+        if part.header is not None and footer is None:
             found = scan(file.bytes(), part, part.header)
             if found is not None:
                 return found.vouched

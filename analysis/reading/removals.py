@@ -15,12 +15,12 @@ class RemovalSets:
     """The sets of one file: which of its rows have one, and where its bytes stand."""
 
     def __init__(self, contents: Contents) -> None:
-        every = slice(0, len(contents))
-        kinds, sizes, self._numbers = (part_of(contents, name, every) for name in ("kind", "size", "number"))
+        kinds, sizes = (contents.part(name, slice(0, len(contents))) for name in ("kind", "size"))
+        self._contents = contents
         self._coded = np.frombuffer(contents.sets, np.uint8)
         self._is_set = (sizes > 0) & ((kinds == Operation.DELIVER) | (kinds == Operation.DELETE))
-        self._index = np.cumsum(self._is_set) - 1  # of a row's set among the sets
-        self._sizes = sizes[self._is_set]
+        self._rows = np.flatnonzero(self._is_set)
+        self._sizes = sizes[self._rows].astype(np.int64)
         self._starts = np.cumsum(self._sizes) - self._sizes
 
     def numbers(self, rows: Numbers, counts: Numbers) -> Numbers:
@@ -28,27 +28,34 @@ class RemovalSets:
 
         BadRecord when a set does not hold as many as its row says.
         """
-        numbers = np.repeat(self._numbers[rows], counts)
+        firsts = part_of(self._contents, "number", rows)
         places = np.flatnonzero(self._is_set[rows])
         set_counts = counts[places]
         if int(counts.sum()) - int(set_counts.sum()) != len(rows) - len(places):
             raise BadRecord("a removal set is missing")
-        index = self._index[rows[places]]
+        if not len(places):
+            return firsts
+        index = np.searchsorted(self._rows, rows[places])
         sizes = self._sizes[index]
-        if len(index) and index[-1] - index[0] == len(index) - 1:
+        if index[-1] - index[0] == len(index) - 1:
             coded = self._coded[self._starts[index[0]] : self._starts[index[-1]] + sizes[-1]]
         else:
             coded = self._coded[ranges(self._starts[index], sizes)]
-        where = ranges((np.cumsum(counts) - counts)[places], set_counts)
-        numbers[where] = expanded(self._numbers[rows[places]], set_counts, sizes, coded)
-        return numbers
+        starts, lengths, runs = runs_of(firsts[places], set_counts, sizes, coded)
+        if len(places) < len(rows):
+            run_counts = np.ones(len(rows), np.int64)
+            run_counts[places] = runs
+            where = ranges((np.cumsum(run_counts) - run_counts)[places], runs)
+            every_start, every_length = np.repeat(firsts, run_counts), np.ones(int(run_counts.sum()), np.int64)
+            every_start[where], every_length[where] = starts, lengths
+            starts, lengths = every_start, every_length
+        return ranges(starts, lengths)
 
 
 def ranges(starts: Numbers, lengths: Numbers) -> Numbers:
     """Return the numbers of all ranges, one range behind another."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    numbers: Numbers = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    numbers: Numbers = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    numbers += np.arange(len(numbers))
     return numbers
 
 
@@ -60,6 +67,14 @@ def expanded(firsts: Numbers, counts: Numbers, sizes: Numbers, coded: npt.NDArra
     """
     if not len(firsts):
         return np.empty(0, np.int64)
+    starts, lengths, _ = runs_of(firsts, counts, sizes, coded)
+    return ranges(starts, lengths)
+
+
+def runs_of(
+    firsts: Numbers, counts: Numbers, sizes: Numbers, coded: npt.NDArray[np.uint8]
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the runs of all sets, as `expanded` does: where each begins, how long it is; and how many each set has."""
     is_last = coded < 0x80
     ends = np.cumsum(sizes)
     if int(ends[-1]) != len(coded) or not is_last[ends - 1].all():
@@ -76,7 +91,7 @@ def expanded(firsts: Numbers, counts: Numbers, sizes: Numbers, coded: npt.NDArra
     starts = before + np.repeat(firsts - before[first_places], value_counts)
     if (np.add.reduceat(np.where(is_run, values, 0), first_places) != counts).any() or not values[is_run].all():
         raise BadRecord("a removal set does not hold as many numbers as it says")
-    return ranges(starts[is_run], values[is_run])
+    return starts[is_run], values[is_run], value_counts // 2 + 1
 
 
 def _values(coded: npt.NDArray[np.uint8], is_last: npt.NDArray[np.bool_]) -> Numbers:

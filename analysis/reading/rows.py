@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from oms_journal.analysis.reading.columns import Columns, Fixed, Numbers, Rows, Window, part_of
+from oms_journal.analysis.reading.columns import Columns, Fixed, Numbers, Window, part_of
 from oms_journal.analysis.reading.damage import Report, warn
 from oms_journal.analysis.reading.datafile import Reading, opened
 from oms_journal.analysis.reading.judgement import GONE, damage
@@ -19,7 +19,7 @@ from oms_journal.analysis.reading.schema import Wanted
 from oms_journal.analysis.reading.selection import may_hold, selected
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError
-from oms_journal.journal.format.contents import Contents
+from oms_journal.journal.format.contents import Contents, Places
 from oms_journal.journal.format.records import BadRecord
 
 BATCH_ROWS = 1 << 15  # at most, of a batch
@@ -60,7 +60,7 @@ def batches_of(reading: Reading, wanted: Wanted, report: Report = warn) -> Itera
         raise DiskError(part.path, failure, "read") from failure
 
 
-def _windows(contents: Contents, rows: Rows, *, is_heavy: bool) -> Iterator[Window]:
+def _windows(contents: Contents, rows: Places, *, is_heavy: bool) -> Iterator[Window]:
     """Yield the rows in parts that are small enough for a batch, removal sets expanded."""
     places = np.arange(len(contents))[rows]
     if not contents.sets and not is_heavy:
@@ -87,7 +87,7 @@ def _windows(contents: Contents, rows: Rows, *, is_heavy: bool) -> Iterator[Wind
         first = stop
 
 
-def _rows(places: Numbers) -> Rows:
+def _rows(places: Numbers) -> Places:
     """Return ascending places, as a slice where they follow one another: it costs no copy."""
     first, count = int(places[0]), len(places)
     return slice(first, first + count) if int(places[-1]) - first == count - 1 else places

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from oms_journal.analysis.reading.columns import Numbers, Rows, text
+from oms_journal.analysis.reading.columns import Numbers, text
 from oms_journal.analysis.reading.datafile import Reading
 from oms_journal.analysis.reading.schema import TIME_MAX, TIME_MIN, Range, Wanted
 from oms_journal.journal.format.contents import NOTHING, Contents, Ranges
@@ -31,7 +31,7 @@ def may_hold(wanted: Wanted, ranges: Ranges | None, contents: Contents | None = 
     return any(counts[operation] for operation in Operation if operation.name in wanted.operations)
 
 
-def selected(reading: Reading, wanted: Wanted) -> Rows:
+def selected(reading: Reading, wanted: Wanted) -> slice | Numbers:
     """Return the places of the wanted rows, all of them vouched for."""
     contents = reading.contents
     columns = contents.columns

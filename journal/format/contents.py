@@ -539,6 +539,17 @@ DAMAGED = 256
 Column = npt.NDArray[np.generic]
 
 
+Places = slice | npt.NDArray[np.bool_] | npt.NDArray[np.int64]  # of rows: from and to, the chosen ones, or one by one
+
+
+class EncodedColumns(dict[str, npt.NDArray[np.int64]]):
+    """Columns that are decoded when they are asked for."""
+
+    def part(self, name: str, rows: Places) -> npt.NDArray[np.int64]:
+        """Return some rows of a column; the others are not decoded."""
+        raise NotImplementedError
+
+
 NOTHING = (1, 0)
 NO_FRAMES = xxhash.xxh3_64_intdigest(b"")  # the chain of a file that has none
 
@@ -574,6 +585,11 @@ class Contents:
 
     def __len__(self) -> int:
         return len(self.columns["kind"])
+
+    def part(self, name: str, rows: Places) -> npt.NDArray[np.int64]:
+        """Return some rows of a column; no more than these is decoded."""
+        columns = self.columns
+        return columns.part(name, rows) if isinstance(columns, EncodedColumns) else columns[name][rows]
 
     def ending(self, header: FileHeader) -> Ending:
         """Return how the file with this header ends, as its successor will say it."""
@@ -634,9 +650,11 @@ class Contents:
 
     def _are_sets_good(self) -> bool:
         """Say whether it is seen at once that every set holds as many numbers as its row says, and none too high."""
-        kinds, sizes = self.columns["kind"], self.columns["size"]
-        rows = np.flatnonzero(((kinds == Operation.DELIVER) | (kinds == Operation.DELETE)) & (sizes > 0))
-        coded, sizes = np.frombuffer(self.sets, np.uint8), sizes[rows]
+        kinds = self.columns["kind"]
+        rows = np.flatnonzero((kinds == Operation.DELIVER) | (kinds == Operation.DELETE))
+        sizes = self.part("size", rows)
+        rows, sizes = rows[sizes > 0], sizes[sizes > 0]
+        coded = np.frombuffer(self.sets, np.uint8)
         if not len(rows) or int(sizes.max()) > len(coded):
             return False
         ends, is_last = np.cumsum(sizes.astype(np.int64)), coded < CONTINUED
@@ -652,11 +670,11 @@ class Contents:
         firsts = np.append(0, behind[:-1])
         is_run = (np.arange(len(values)) - np.repeat(firsts, behind - firsts)) % 2 == 0
         counts = np.add.reduceat(np.where(is_run, values, 0), firsts)
-        highest = self.columns["number"][rows].astype(np.float64) + np.add.reduceat(values, firsts)
+        highest = self.part("number", rows).astype(np.float64) + np.add.reduceat(values, firsts)
         return bool(
             ((behind - firsts) % 2 == 1).all()
             and values[is_run].all()
-            and (counts == self.columns["count"][rows].astype(np.int64)).all()
+            and (counts == self.part("count", rows).astype(np.int64)).all()
             and (highest < NUMBERS_END / 2).all()
         )
 

@@ -58,7 +58,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from oms_journal.journal.format.contents import COLUMNS, DAMAGED, NOTHING, TERM_COLUMNS, Contents, Ranges
+from oms_journal.journal.format.contents import (
+    COLUMNS,
+    DAMAGED,
+    NOTHING,
+    TERM_COLUMNS,
+    Contents,
+    EncodedColumns,
+    Places,
+    Ranges,
+)
 from oms_journal.journal.format.frames import number_at
 from oms_journal.journal.format.headers import (
     CHECKSUM,
@@ -116,7 +125,7 @@ def encode_column(values: npt.NDArray[np.int64]) -> tuple[int, int, int, bytes]:
     return width, lowest & U64, 0, above.astype(f"<u{width}").tobytes()
 
 
-class FooterColumns(dict[str, npt.NDArray[np.int64]]):
+class FooterColumns(EncodedColumns):
     """The columns of a footer, each decoded when it is first asked for: a start needs only some of them."""
 
     def __init__(self, rows: int) -> None:
@@ -151,23 +160,50 @@ class FooterColumns(dict[str, npt.NDArray[np.int64]]):
             return values + np.uint32(base)
         return (self[name] // unit).astype(np.uint32)
 
-    def __missing__(self, name: str) -> npt.NDArray[np.int64]:
+    def part(self, name: str, rows: Places) -> npt.NDArray[np.int64]:
         entry, data = self.encoded[name]
-        column = self[name] = _decoded(entry, data, name, self.rows)
+        return _decoded(entry, data, name, self.rows, rows)
+
+    def above_base(self, name: str) -> npt.NDArray[np.int64]:
+        """Return how far each value is above the column's base, as narrow as it stands in the footer.
+
+        These are in the order of the values, where `bounds` says that none goes round beyond 64 bits.
+        """
+        (_, width, _, step, _), data = self.encoded[name]
+        if width:
+            return np.frombuffer(data, f"<u{width}", self.rows)
+        return np.arange(self.rows) * (step if step < NUMBERS_END else step - (1 << 64))
+
+    def __missing__(self, name: str) -> npt.NDArray[np.int64]:
+        column = self[name] = self.part(name, slice(0, self.rows))
         return column
 
 
-def _decoded(entry: Entry, data: memoryview, name: str, rows: int) -> npt.NDArray[np.int64]:
+def _decoded(
+    entry: Entry, data: memoryview, name: str, row_count: int, rows: Places | None = None
+) -> npt.NDArray[np.int64]:
+    """Return some rows of a column, None for all. What is added is so modulo the size of what comes out."""
     _, width, base, step, _ = entry
-    kind = COLUMNS[name]
-    if width == 0:
-        values = np.arange(rows, dtype=np.uint64) * np.uint64(step) if step else np.zeros(rows, np.uint64)
+    kind = np.dtype(f"<{COLUMNS[name]}")
+    unsigned = np.dtype(f"<u{kind.itemsize}")
+    base &= (1 << 8 * kind.itemsize) - 1
+    rows = slice(0, row_count) if rows is None else rows
+    if width:
+        stored = np.frombuffer(data, f"<u{width}", row_count)[rows]
+        values = stored.astype(unsigned, copy=isinstance(rows, slice))
+    elif step:
+        values = (np.arange(row_count, dtype=np.uint64)[rows] * np.uint64(step)).astype(unsigned, copy=False)
     else:
-        values = np.frombuffer(data, f"<u{width}", rows).astype(np.uint64)
+        return np.full(_count_of(rows, row_count), base, unsigned).view(kind)
     if base:
-        values += np.uint64(base)
-    found: npt.NDArray[np.int64] = values.view(np.int64) if kind == "i8" else values.astype(f"<{kind}", copy=False)
-    return found
+        values += unsigned.type(base)
+    return values.view(kind)
+
+
+def _count_of(rows: Places, row_count: int) -> int:
+    if isinstance(rows, slice):
+        return len(range(*rows.indices(row_count)))
+    return int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
 
 
 MAGIC = b"OMSFOOT2"
@@ -491,11 +527,12 @@ def _check_columns(columns: FooterColumns, summary: Summary, blobs: dict[int, by
     is_known &= columns.bounds("flags")[1] < 2 * DAMAGED and _are_terms_known(columns)
     is_known &= columns.bounds("attempts")[1] < ATTEMPTS_END
     if is_known and highest > Operation.ADD:
-        kinds, sizes = columns["kind"], columns["size"].astype(np.int64)
+        kinds = columns["kind"]
         is_removal = (kinds == Operation.DELIVER) | (kinds == Operation.DELETE)
-        heads = np.minimum(sizes[kinds == Operation.PUT], VALUE_HEAD_BYTES)
-        is_known = int(sizes[is_removal].sum()) == len(blobs[SETS]) and int(heads.sum()) == len(blobs[VALUE_HEADS])
-        is_known &= bool(columns["count"][is_removal].all())
+        sets = columns.part("size", is_removal).sum(dtype=np.uint64)
+        heads = np.minimum(columns.part("size", kinds == Operation.PUT), VALUE_HEAD_BYTES).sum(dtype=np.uint64)
+        is_known = int(sets) == len(blobs[SETS]) and int(heads) == len(blobs[VALUE_HEADS])
+        is_known &= bool(columns.part("count", is_removal).all())
     if not is_known:
         raise BadRecord("the columns of a footer contradict one another")
 
@@ -523,10 +560,12 @@ def check_order(columns: FooterColumns, summary: Summary) -> None:
     if not summary.frame_count:
         is_good = summary.last_commit == 0
     if columns.rows:
-        offsets, commits = _steps(columns, "offset"), _steps(columns, "commit")
         lowest, highest = columns.bounds("commit")
-        is_good &= bool(np.all(offsets >= 0) and np.all(commits >= 0) and np.all((offsets > 0) == (commits > 0)))
         is_good &= first[1] <= lowest and highest < NUMBERS_END and not (is_whole and highest > summary.last_commit)
+        (is_next_frame, is_frame_before), (is_next, is_before) = (
+            _turns(columns, name) for name in ("offset", "commit")
+        )
+        is_good &= not (is_frame_before.any() or is_before.any()) and bool(np.all(is_next_frame == is_next))
         is_good &= _are_numbers_known(columns, first[0])
     if not is_good:
         raise BadRecord("the numbers in a footer are not in order")
@@ -538,21 +577,28 @@ def _are_numbers_known(columns: FooterColumns, lowest: int) -> bool:
         return False
     if columns.line("kind") == (Operation.ADD, 0) and columns.line("flags") == (0, 0):
         is_one = columns.line("count") == (1, 0)
-        return is_one and columns.bounds("number")[0] >= lowest and bool(np.all(_steps(columns, "number") > 0))
-    kinds, numbers, counts = columns["kind"], columns["number"], columns["count"]
+        return is_one and columns.bounds("number")[0] >= lowest and bool(_turns(columns, "number")[0].all())
+    kinds = columns["kind"]
     is_add, is_key = kinds == Operation.ADD, kinds >= Operation.PUT
-    added = numbers[is_add & (columns["flags"] & MOVED == 0)]
-    is_known = not len(added) or (int(added[0]) >= lowest and bool((added[1:] > added[:-1]).all()))
-    return is_known and bool((counts[is_add] == 1).all()) and not numbers[is_key].any() and not counts[is_key].any()
+    is_first = is_add if columns.bounds("flags")[1] < MOVED else is_add & (columns["flags"] & MOVED == 0)
+    added = columns.above_base("number")[is_first]
+    is_known = not len(added) or bool((added[1:] > added[:-1]).all())
+    is_known &= not len(added) or int(columns.part("number", np.array([is_first.argmax()]))[0]) >= lowest
+    is_known &= bool((columns.part("count", is_add) == 1).all())
+    return is_known and not any(columns.part(name, is_key).any() for name in ("number", "count"))
 
 
-def _steps(columns: FooterColumns, name: str) -> npt.NDArray[np.int64]:
-    """Return how much higher each row's value, below 2^63, is than the one before; one for all on a line."""
+def _turns(columns: FooterColumns, name: str) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Return whether each row's value is higher than the one before, and whether it is lower; one for all on a line.
+
+    `bounds` must have said that no value goes round beyond 64 bits.
+    """
     if (line := columns.line(name)) is not None:
-        step = line[1] if line[1] < NUMBERS_END else line[1] - (1 << 64)
-        return np.array([step] if columns.rows > 1 else [], np.int64)
-    values = columns[name].view(np.int64)
-    return values[1:] - values[:-1]
+        turns = (0 < line[1] < NUMBERS_END, line[1] >= NUMBERS_END)
+        higher, lower = (np.array([turn] if columns.rows > 1 else [], np.bool_) for turn in turns)
+        return higher, lower
+    values = columns.above_base(name)
+    return values[1:] > values[:-1], values[1:] < values[:-1]
 
 
 def decode_contents(data: bytes, summary: Summary) -> Contents:

@@ -6,7 +6,7 @@ not a property of the file and is raised.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -60,8 +60,11 @@ class Footer:
     summary: Summary
     data: bytes
     path: Path
+    decoded: Contents | None = field(default=None, repr=False, compare=False)  # what was made to be checked
 
     def contents(self) -> Contents:
+        if self.decoded is not None:
+            return self.decoded
         try:
             return decode_contents(self.data, self.summary)
         except BadRecord as failure:
@@ -81,7 +84,7 @@ class Footer:
                 check_ranges(contents)
         except BadRecord as failure:
             return BadFooter(str(failure))
-        return self
+        return replace(self, decoded=contents)
 
     def columns(self) -> FooterColumns:
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal import MessageDatabase
 from oms_journal.analysis.fold import engine, local
 from oms_journal.analysis.fold.asked import Asked, asked, micros
 from oms_journal.analysis.fold.engine import T, Work
@@ -56,6 +57,28 @@ def test_the_answers_about_a_path_are_those_of_plain_loops(spool: Path) -> None:
     plain = expected(rows_in(spool), files_in(spool), ASKED, NOW) | {"files": files_table(spool)}
     for name, table in found.items():
         assert_same_rows(plain_rows(table), plain[name])
+
+
+@pytest.mark.parametrize("count", [256, 300])
+def test_many_queues_are_told_apart_as_few_are(tmp_path: Path, count: int) -> None:
+    """As many as a byte can number, and more."""
+    spool = tmp_path / "spool"
+    with MessageDatabase.open(spool) as db:
+        for turn in range(2):
+            with db.commit() as commit:
+                for queue in range(count - turn):
+                    commit.add(f"queue-{queue:03}", bytes(queue % 7))
+            with db.commit() as commit:
+                for number in list(db.numbers())[:: turn + 2]:
+                    commit.deliver(number) if number % 5 else commit.delete(number)
+            db.put("key", b"value")
+
+    found = local.answers([str(spool)], ASKED, now=NOW)
+
+    plain = expected(rows_in(spool), files_in(spool), ASKED, NOW) | {"files": files_table(spool)}
+    for name, table in found.items():
+        assert_same_rows(plain_rows(table), plain[name])
+    assert found["lifecycle"].num_rows == count
 
 
 def test_what_is_asked_with_times_and_texts(spool: Path) -> None:

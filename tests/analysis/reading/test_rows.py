@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from oms_journal.analysis.reading import columns, rows, schema
-from oms_journal.analysis.reading.columns import Numbers, Rows, part_of, texts
+from oms_journal.analysis.reading.columns import Numbers, part_of, texts
 from oms_journal.analysis.reading.damage import DamageFound, refuse
 from oms_journal.analysis.reading.parts import Damage, FilePart
 from oms_journal.analysis.reading.removals import expanded
 from oms_journal.analysis.reading.schema import TIME_MAX, TIME_MIN, UnknownColumn, Wanted
 from oms_journal.journal.disk import DiskFile, RealDisk, RealFile
-from oms_journal.journal.format.contents import Contents
+from oms_journal.journal.format.contents import Contents, Places
 from oms_journal.journal.format.footer import TRAILER
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import BadRecord, TermColumns, decode_set, encode_set
@@ -551,7 +551,7 @@ def test_only_the_columns_of_terms_that_are_asked_for_are_made(tmp_path: Path, m
     directory = _write_on_terms(tmp_path, is_closed=True)
     asked: set[str] = set()
 
-    def noted(contents: Contents, name: str, rows: Rows) -> Numbers:
+    def noted(contents: Contents, name: str, rows: Places) -> Numbers:
         asked.add(name)
         return part_of(contents, name, rows)
 

@@ -424,3 +424,38 @@ def test_a_column_read_narrowly_has_the_same_values(values: list[int], unit: int
 
     assert isinstance(columns, FooterColumns)
     assert columns.narrow("number", unit).tolist() == values
+
+
+@given(contents(), st.randoms(use_true_random=False))
+def test_a_part_of_a_column_has_the_values_that_the_whole_column_has_there(
+    given: Contents, chance: random.Random
+) -> None:
+    data = encode_footer(given, HEADER, 0, (0, 0))
+    summary = decode_summary(data, identity=None)
+    assert isinstance(summary, Summary)
+    found, count = decode_contents(data, summary), len(given)
+    start, stop = sorted(chance.randrange(count + 1) for _ in range(2))
+    mask = np.array([chance.random() < 0.5 for _ in range(count)], np.bool_)
+    places = np.array([chance.randrange(count) for _ in range(chance.randrange(5) if count else 0)], np.int64)
+
+    for name in COLUMNS:
+        for rows in (slice(start, stop), mask, places):
+            part = found.part(name, rows)
+            assert part.tolist() == given.columns[name][rows].tolist()
+            assert part.dtype == given.columns[name].dtype
+
+
+def test_a_footer_that_was_checked_is_not_decoded_again(tmp_path: Path) -> None:
+    writing = journal(tmp_path, 1 << 20)
+    composer = CommitBuilder()
+    composer.add(Added(queue=b"q", payloads=[b"a"]))
+    writing.write(writing.form([composer.draft()]))
+    writing.close(seal=True)
+
+    with DataFile(RealDisk(), next(tmp_path.glob("*.data"))) as file:
+        found = file.footer(identity=1)
+
+    assert isinstance(found, Footer)
+    checked = found.checked()
+    assert isinstance(checked, Footer)
+    assert checked.contents() is checked.contents()
