@@ -90,8 +90,6 @@ def _as_parquet(session: "SparkSession", journals: "DataFrame", path: Path) -> "
 
 
 def queries() -> Iterator[tuple[str, str, float, Query]]:
-    from oms_journal.analysis.questions.latency import lifecycle
-
     yield "count", "count", 0.35, lambda rows: rows.count()
     yield (
         "group",
@@ -100,6 +98,38 @@ def queries() -> Iterator[tuple[str, str, float, Query]]:
         lambda rows: rows.groupBy("queue", "operation").count().collect(),
     )
     yield "latency", "from ADD to DELIVER, percentiles by queue", 0.8, lambda rows: lifecycle(rows).collect()
+
+
+def lifecycle(rows: "DataFrame") -> "DataFrame":
+    """Return what the fold's question of this name tells most of, as somebody would ask it of Spark."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    by_message = (
+        rows.where(F.col("message").isNotNull())
+        .groupBy("database", "queue", "message")
+        .agg(
+            F.min("first_time").alias("added"),
+            F.min(F.when(F.col("operation") == "DELIVER", F.col("time"))).alias("delivered"),
+            F.min(F.when(F.col("operation") == "DELETE", F.col("time"))).alias("deleted"),
+            F.max("length").alias("length"),
+        )
+    )
+    is_there = F.col("added").isNotNull() & F.col("delivered").isNull() & F.col("deleted").isNull()
+    undelivered = F.when(is_there, F.col("message"))
+    latency = F.greatest(F.unix_micros("delivered") - F.unix_micros("added"), F.lit(0))
+    known = F.when(F.col("added").isNotNull() & F.col("delivered").isNotNull(), latency)
+    return by_message.groupBy("database", "queue").agg(
+        F.count("added").alias("added"),
+        F.count_if(F.col("added").isNull()).alias("added_before"),
+        F.count("delivered").alias("delivered"),
+        F.count_if(F.col("delivered").isNull() & F.col("deleted").isNotNull()).alias("deleted"),
+        F.count(undelivered).alias("undelivered"),
+        F.sum(F.when(is_there, F.col("length"))).alias("undelivered_bytes"),
+        F.percentile_approx(known, F.array(F.lit(0.5), F.lit(0.9), F.lit(0.99)), F.lit(10_000)).alias("latency"),
+        F.max(known).alias("max"),
+        F.min(undelivered).alias("oldest"),
+        F.min_by("added", undelivered).alias("oldest_added"),
+    )
 
 
 def _folds(settings: Settings, session: "SparkSession", path: Path, parquet: "DataFrame") -> Iterator[Row]:

@@ -13,6 +13,8 @@ MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 MICROSECOND = timedelta(microseconds=1)
 BINS_A_DECADE = 8
+COMPACT_SHARE = 0.25  # the database's own default
+DATA_FILE_BYTES = 25 << 20  # the database's own default
 LIFECYCLE, HISTOGRAM, RATE, BACKLOG = "lifecycle", "latency_histogram", "rate", "backlog"
 LATENCY = "latency_over_time"
 FILES, COUNTS, RETENTION, COMMITS, DUPLICATES = "files", "counts", "retention", "commits", "duplicates"
@@ -44,6 +46,8 @@ class Asked:
     every: Micros = MINUTE // MICROSECOND  # the width of a bucket
     bins_a_decade: int = BINS_A_DECADE
     window: Micros = HOUR // MICROSECOND  # equal payloads are duplicates within so long
+    compact_share: float = COMPACT_SHARE  # of the database: what it compacts of itself
+    data_file_bytes: int = DATA_FILE_BYTES  # of the database: its `max_data_file_size`
     cell_bits: int = 16  # see `duplicates.py`
     candidates: Candidates | None = field(default=None, compare=False)  # in the second pass
 
@@ -86,6 +90,8 @@ def asked(  # noqa: PLR0913
     every: timedelta = MINUTE,
     bins_a_decade: int = BINS_A_DECADE,
     window: timedelta = HOUR,
+    compact_share: float = COMPACT_SHARE,
+    data_file_bytes: int = DATA_FILE_BYTES,
 ) -> Asked:
     """Return what is asked, from times with a zone; no queues are all of them. ValueError as above, or for no zone."""
     return Asked(
@@ -96,6 +102,8 @@ def asked(  # noqa: PLR0913
         every=every // MICROSECOND,
         bins_a_decade=bins_a_decade,
         window=window // MICROSECOND,
+        compact_share=compact_share,
+        data_file_bytes=data_file_bytes,
     )
 
 

@@ -1,6 +1,13 @@
 """Why the disk does not get free: what of each data file is still needed, what keeps it, what would free it.
 
-As `analysis/questions/disk.py` tells, from what is undelivered and from the latest versions of keys.
+The same figures as `oms explain` gives, from what is undelivered and from the latest versions of keys. Clean-up
+deletes the leading run of files that hold nothing needed; compaction makes the run longer by writing the little again
+that old files still hold:
+
+    a file is needed      while it holds an undelivered message, or the latest version of a key
+    compaction takes      the longest run of the oldest files, the active one never, in which what is
+                          needed is at most a share of their bytes, or which are 8 or more and all fit
+                          into one data file, half of it needed at the most
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from oms_journal.analysis.fold.asked import COMPACT_SHARE, DATA_FILE_BYTES
 from oms_journal.analysis.fold.figures import Numbers
 from oms_journal.analysis.fold.messages import Columns
 from oms_journal.analysis.fold.operations import Version
@@ -19,9 +27,7 @@ from oms_journal.journal.format.headers import FRAMES_AT
 MESSAGE_OVERHEAD_BYTES = 120  # of a message that is written again, besides its payload
 KEY_BYTES = 300  # of a key that is written again, about
 SMALL_FILES_MIN = 8  # so many neighbouring files that fit into one are worth it
-COMPACT_SHARE = 0.25  # the database's own default; `oms cleanup --compact` goes up to a half in any case
-ASKED_SHARE = 0.5
-DATA_FILE_BYTES = 25 << 20  # the database's own default
+ASKED_SHARE = 0.5  # `oms cleanup --compact` goes up to it in any case
 Row = dict[str, Any]
 
 

@@ -92,7 +92,9 @@ class _Finished:
         if history.everything is not None:
             if history.everything is not history.messages or there is None:
                 there = history.everything.finished(None)
-            rows = retention(files, needed(there, self._queues, history.versions), now)
+            kept = needed(there, self._queues, history.versions)
+            share, size = asked.compact_share, asked.data_file_bytes
+            rows = retention(files, kept, now, compact_share=share, data_file_bytes=size)
             found.append((RETENTION, self._table(RETENTION, rows)))
         if asked.asks(COMMITS):
             buckets = sorted(history.commits.buckets.items())

@@ -1,20 +1,24 @@
-"""The questions that an operator asks of journals: every function takes DataFrames and returns one.
+"""The questions that an operator asks of journals: every function returns a DataFrame.
 
-    question               asks
+of `Journals`, that is of their data files
     lifecycle              what became of the messages of each queue, how long did they wait, what is stuck?
     latency_histogram      how are the times from ADD to DELIVER distributed?
+    latency_over_time      how long do messages take from ADD to DELIVER, over time?
+    counts                 how many operations of which kind are there?
     rate                   what comes and goes over time, in operations and bytes?
     backlog                how much is undelivered, over time?
     retention              why does the disk not get free: what keeps each data file?
     commits                do operations share commits, and commits writes? When did nobody commit?
     duplicates             what was added twice?
+
+of operations, as the data source `omsjournal` has them
     comparison             do two journals hold the same?
     losses                 what do archives hold that the repaired files do not?
     losses_by_queue        of which queues is that?
     messages               what is known of each message? With its producer's identifier: messages_with_producers
     latest_versions        what was last done to each key?
 
-of a broker's journal
+of the operations of a broker's journal
     units_of_work          what became of each unit of work?
     uow_services           what became of the units of work of each service, how long did they wait, what is stuck?
     uow_statuses           in which status are they, and how long do they stay in each?
@@ -29,10 +33,10 @@ of a broker's journal
     broker_starts          when was the broker started, and when did it end?
     broker_records         how many records of which kind does it keep?
 
-The operations come from the data source `omsjournal`. A message is known by (database, number), and a
-copy that compaction wrote is the same message. Rows come in no order. The columns of an answer stand in
-the function's docstring, and in the DataFrame's schema as comments. What is asked of a broker's journal
-begins with the operations on keys and their values, see `analysis/questions/of_broker.py`.
+The fold answers those of `Journals`: Spark's workers read the files, and no row comes through the data source. A
+message is known by (database, number), and a copy that compaction wrote is the same message. The columns of an answer
+stand in the function's docstring, and in the DataFrame's schema as comments. What is asked of a broker's journal begins
+with the operations on keys and their values, see `analysis/questions/of_broker.py`.
 
 Each name is loaded from its module when you first use it.
 """
@@ -49,8 +53,6 @@ with brought_by("analysis"):
 if TYPE_CHECKING:
     from oms_journal.analysis.questions.described import meanings
     from oms_journal.analysis.questions.differences import comparison
-    from oms_journal.analysis.questions.disk import retention
-    from oms_journal.analysis.questions.latency import latency_histogram, lifecycle
     from oms_journal.analysis.questions.lost import losses, losses_by_queue
     from oms_journal.analysis.questions.message_rows import latest_versions, messages, messages_with_producers
     from oms_journal.analysis.questions.of_broker import (
@@ -68,14 +70,24 @@ if TYPE_CHECKING:
         uow_statuses,
         uow_stays,
     )
-    from oms_journal.analysis.questions.rates import backlog, rate
-    from oms_journal.analysis.questions.repeats import duplicates
-    from oms_journal.analysis.questions.shared_commits import commits
+    from oms_journal.analysis.questions.of_journal import (
+        Journals,
+        backlog,
+        commits,
+        counts,
+        duplicates,
+        latency_histogram,
+        latency_over_time,
+        lifecycle,
+        rate,
+        retention,
+    )
 
     QUESTIONS: Mapping[str, Callable[..., DataFrame]]
 
 __all__ = [
     "QUESTIONS",
+    "Journals",
     "backlog",
     "broker_records",
     "broker_starts",
@@ -83,8 +95,10 @@ __all__ = [
     "comparison",
     "conversation_services",
     "conversations",
+    "counts",
     "duplicates",
     "latency_histogram",
+    "latency_over_time",
     "latest_versions",
     "lifecycle",
     "losses",
@@ -105,36 +119,23 @@ __all__ = [
     "uow_stays",
 ]
 
-# The questions, in the order of the list above.
+# The questions by module, in the order of the list above.
 _ASKED = {
-    "lifecycle": "questions.latency",
-    "latency_histogram": "questions.latency",
-    "rate": "questions.rates",
-    "backlog": "questions.rates",
-    "retention": "questions.disk",
-    "commits": "questions.shared_commits",
-    "duplicates": "questions.repeats",
-    "comparison": "questions.differences",
-    "losses": "questions.lost",
-    "losses_by_queue": "questions.lost",
-    "messages": "questions.message_rows",
-    "messages_with_producers": "questions.message_rows",
-    "latest_versions": "questions.message_rows",
-    "units_of_work": "questions.of_broker",
-    "uow_services": "questions.of_broker",
-    "uow_statuses": "questions.of_broker",
-    "uow_stays": "questions.of_broker",
-    "uow_attempts": "questions.of_broker",
-    "uow_failures": "questions.of_broker",
-    "conversations": "questions.of_broker",
-    "conversation_services": "questions.of_broker",
-    "publications": "questions.of_broker",
-    "subscribers": "questions.of_broker",
-    "topics": "questions.of_broker",
-    "broker_starts": "questions.of_broker",
-    "broker_records": "questions.of_broker",
+    "of_journal": (
+        *("lifecycle", "latency_histogram", "latency_over_time", "counts", "rate", "backlog", "retention", "commits"),
+        "duplicates",
+    ),
+    "differences": ("comparison",),
+    "lost": ("losses", "losses_by_queue"),
+    "message_rows": ("messages", "messages_with_producers", "latest_versions"),
+    "of_broker": (
+        *("units_of_work", "uow_services", "uow_statuses", "uow_stays", "uow_attempts", "uow_failures"),
+        *("conversations", "conversation_services", "publications", "subscribers", "topics"),
+        *("broker_starts", "broker_records"),
+    ),
 }
-_HOMES = {**_ASKED, "meanings": "questions.described"}
+_QUESTIONS = {name: f"questions.{module}" for module, names in _ASKED.items() for name in names}
+_HOMES = {**_QUESTIONS, "Journals": "questions.of_journal", "meanings": "questions.described"}
 
 
 def _loaded(name: str) -> Any:
@@ -143,7 +144,7 @@ def _loaded(name: str) -> Any:
 
 def __getattr__(name: str) -> Any:
     if name == "QUESTIONS":
-        value: Any = {question: _loaded(question) for question in _ASKED}
+        value: Any = {question: _loaded(question) for question in _QUESTIONS}
     elif name in _HOMES:
         value = _loaded(name)
     else:

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from oms_journal.analysis.fold import losses as fold
 from oms_journal.analysis.fold.answers import LOSSES, LOSSES_BY_QUEUE, meanings_of
-from oms_journal.analysis.questions.described import answers, as_frame, as_table
+from oms_journal.analysis.questions.described import answers
 from oms_journal.analysis.reading.schema import arrow_schema, ddl
+from oms_journal.analysis.spark.frames import as_frame, as_table
 
 
 @answers(meanings_of(LOSSES))

@@ -1,12 +1,11 @@
-"""Operations put together: one row a message, one row a key. What the other questions are asked of.
+"""Operations put together: one row a message, one row a key. The answers are as large as the journal.
 
 A message is known by (database, number): a copy that compaction wrote is the same message, with the
 time of its first ADD. Where the first data files have been cleaned away, some messages are known by
 a moved copy only, and some only by their end.
 
 Every figure of a message has a fixed width, and its queue is part of the key, so that Spark needs one
-shuffle and one hash aggregation, and leaves out what nobody asks for. It also recognizes a cached
-`messages(operations)` in the questions that begin with it. A text among the figures, as in
+shuffle and one hash aggregation, and leaves out what nobody asks for. A text among the figures, as in
 `messages_with_producers`, makes Spark sort all operations.
 """
 
@@ -91,16 +90,10 @@ def ended() -> Column:
 def latest_versions(operations: DataFrame) -> DataFrame:
     """Return one row a key of the application: its latest version. The answer leaves out the engine's own keys."""
     version = F.struct("sequence", "offset", "operation", "time", "length", "hash")
+    on_keys = operations.where(F.col("key").isNotNull() & ~F.col("key").startswith(ENGINE_KEYS))
     return (
-        of_keys(operations).groupBy("database", "key").agg(F.max(version).alias("version")).select(
-            "database", "key", "version.*"
-        )
-    )  # fmt: skip
-
-
-def of_keys(operations: DataFrame) -> DataFrame:
-    """Return the operations on the application's keys."""
-    return operations.where(F.col("key").isNotNull() & ~F.col("key").startswith(ENGINE_KEYS))
+        on_keys.groupBy("database", "key").agg(F.max(version).alias("version")).select("database", "key", "version.*")
+    )
 
 
 def _stored(operations: DataFrame) -> Column:

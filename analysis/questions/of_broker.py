@@ -40,8 +40,9 @@ from oms_journal.analysis.broker.scan import ENDING, ON_ENDS, Doubtful, Ends, St
 from oms_journal.analysis.fold.answers import meanings_of
 from oms_journal.analysis.fold.asked import micros
 from oms_journal.analysis.fold.engine import decoded, encoded
-from oms_journal.analysis.questions.described import answers, as_frame, as_table
+from oms_journal.analysis.questions.described import answers
 from oms_journal.analysis.reading.schema import Micros
+from oms_journal.analysis.spark.frames import as_frame, as_table
 from oms_journal.broker.records import PREFIX
 
 _TOLD = "told binary"

@@ -18,9 +18,9 @@ with brought_by("analysis"):
 from oms_journal.analysis.fold import engine
 from oms_journal.analysis.fold.asked import Asked
 from oms_journal.analysis.fold.engine import Work, decoded, encoded
-from oms_journal.analysis.questions.described import as_frame
 from oms_journal.analysis.reading.parts import FilePart, Partition
 from oms_journal.analysis.reading.schema import Micros
+from oms_journal.analysis.spark.frames import as_frame
 
 T = TypeVar("T")
 

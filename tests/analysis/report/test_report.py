@@ -165,7 +165,7 @@ def test_the_invented_tables_of_the_pages_tests_are_like_the_real_ones(reported:
 
 @pytest.mark.whole
 def test_the_figures_are_those_of_plain_loops_over_the_dump(reported: Reported) -> None:
-    lifecycle = plain.lifecycle(reported.rows, now=(reported.now - moment(0)) // MICROSECOND, exact=False)
+    lifecycle = plain.lifecycle(reported.rows, now=(reported.now - moment(0)) // MICROSECOND)
 
     for name in ("added", "delivered", "deleted", "undelivered"):
         assert reported.figures("stuck")[name] == sum(row[name] for row in lifecycle), name

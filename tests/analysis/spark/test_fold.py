@@ -1,29 +1,28 @@
-"""The fold inside Spark: the same tables as without Spark, to the row, and as the questions give."""
+"""The fold inside Spark: the same tables as without Spark, to the row, also question by question."""
 
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="not installed: pip install -e '.[analysis]'")
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from oms_journal.analysis import questions
 from oms_journal.analysis.fold import engine, local
 from oms_journal.analysis.fold.answers import ANSWERS, meanings_of
 from oms_journal.analysis.fold.asked import Asked, micros
 from oms_journal.analysis.fold.partial import folded
-from oms_journal.analysis.reading import schema
+from oms_journal.analysis.questions import Journals
 from oms_journal.analysis.reading.plan import plan
 from oms_journal.analysis.spark import fold
 from oms_journal.analysis.storage import locate
-from oms_journal.journal.operations import ENGINE_PREFIX
-from tests.support.journals.plain_rows import MICROSECOND, answer, assert_same_rows, moment, plain_rows
-from tests.support.journals.random_journal import RandomWriter
+from tests.support.journals.plain_rows import MICROSECOND, moment, plain_rows
+from tests.support.journals.random_journal import QUEUES, RandomWriter
 
 EVERY = timedelta(seconds=40)
 ASKED = Asked(every=EVERY // MICROSECOND)
@@ -69,40 +68,45 @@ def test_partitions_come_together_in_their_order_however_many_jobs_fold_them(
     assert found == local.answers(paths, ASKED, now=micros(NOW))
 
 
-def test_the_questions_give_the_same_answers(spark: SparkSession, paths: list[str]) -> None:
-    columns = schema.ddl((*schema.default_columns(), "properties_length"))
-    operations = spark.read.format("omsjournal").schema(columns).load(paths).cache()
-    files = spark.read.format("omsjournal").option("table", "files").load(paths)
+def test_each_question_is_what_the_fold_answers(spark: SparkSession, paths: list[str]) -> None:
+    journals = Journals(spark, paths)
     asked: dict[str, DataFrame] = {
-        "files": files,
-        "counts": counts(operations),
-        "lifecycle": questions.lifecycle(operations, now=NOW),
-        "latency_histogram": questions.latency_histogram(operations),
-        "rate": questions.rate(operations, every=EVERY),
-        "backlog": questions.backlog(operations, every=EVERY),
-        "retention": questions.retention(operations, files, now=NOW),
-        "commits": questions.commits(operations, every=EVERY),
-        "duplicates": questions.duplicates(operations),
+        "lifecycle": questions.lifecycle(journals, now=NOW),
+        "latency_histogram": questions.latency_histogram(journals),
+        "latency_over_time": questions.latency_over_time(journals, every=EVERY),
+        "counts": questions.counts(journals),
+        "rate": questions.rate(journals, every=EVERY),
+        "backlog": questions.backlog(journals, every=EVERY),
+        "retention": questions.retention(journals, now=NOW),
+        "commits": questions.commits(journals, every=EVERY),
+        "duplicates": questions.duplicates(journals),
     }
 
     found = local.answers(paths, ASKED, now=micros(NOW))
 
-    assert found.keys() - asked.keys() == {"latency_over_time"}
-    found["lifecycle"] = found["lifecycle"].drop_columns(["expired", "dead_lettered"])
+    assert found.keys() - asked.keys() == {"files"}
     for name, frame in asked.items():
-        assert found[name].schema.names == frame.columns
-        assert_same_rows(plain_rows(found[name]), answer(frame))
-    operations.unpersist()
+        assert plain_rows(frame.toArrow()) == plain_rows(found[name])
+        assert questions.meanings(frame) == meanings_of(ANSWERS[name])
 
 
-def counts(operations: DataFrame) -> DataFrame:
-    """Return how many operations of each kind each queue has, and the keys."""
-    ours = operations.where(F.col("key").isNull() | ~F.col("key").startswith(ENGINE_PREFIX))
-    return ours.groupBy("database", "queue", "operation").agg(
-        F.count(F.lit(1)).alias("operations"),
-        F.count_if("moved").alias("moved"),
-        F.coalesce(F.sum("length"), F.lit(0)).alias("bytes"),
-    )
+def test_a_question_has_a_period_and_queues_and_what_it_is_asked_with(spark: SparkSession, paths: list[str]) -> None:
+    times = sorted(row["first_time"] for row in local.answers(paths, ASKED, now=0)["files"].to_pylist())
+    since, until = (times[place * len(times) // 3] for place in (1, 2))
+    journals = Journals(spark, paths[0], since=since, until=until, queues=QUEUES[:2])
+    period: dict[str, Any] = {"since": micros(since), "until": micros(until), "queues": frozenset(QUEUES[:2])}
+    asked: dict[str, tuple[DataFrame, Asked]] = {
+        "latency_histogram": (questions.latency_histogram(journals, bins_a_decade=2), Asked(bins_a_decade=2, **period)),
+        "rate": (questions.rate(journals, every=MICROSECOND), Asked(every=1, **period)),
+        "duplicates": (questions.duplicates(journals, window=EVERY), Asked(window=ASKED.every, **period)),
+        "retention": (
+            questions.retention(journals, now=NOW, compact_share=0.9, data_file_bytes=1 << 30),
+            Asked(compact_share=0.9, data_file_bytes=1 << 30, **period),
+        ),
+    }
+
+    for name, (frame, wanted) in asked.items():
+        assert plain_rows(frame.toArrow()) == plain_rows(local.answers(paths[:1], wanted, now=micros(NOW))[name])
 
 
 def test_what_a_worker_cannot_read_is_told_in_our_words(spark: SparkSession, paths: list[str]) -> None:

@@ -29,14 +29,14 @@ def expected(rows: Sequence[Row], files: Iterable[File], asked: Asked, now: int)
     messages = [row for row in present if row.message is not None]
     on_keys = [row for row in of_period if row.key is not None]
     answers: dict[str, Callable[[], Answer]] = {
-        "lifecycle": lambda: plain.lifecycle_with_ends(present, now=now, moves=plain.moves_in(rows)),
+        "lifecycle": lambda: plain.lifecycle(present, now=now, moves=plain.moves_in(rows)),
         "latency_over_time": lambda: plain.latency_over_time(present, every=asked.every),
         "latency_histogram": lambda: plain.latency_histogram(present, bins_a_decade=asked.bins_a_decade),
         "counts": lambda: plain.counts(of_period),
         "rate": lambda: plain.rate([*messages, *on_keys], every=asked.every, since=asked.since),
         "backlog": lambda: plain.backlog(present, every=asked.every),
         "retention": lambda: plain.retention(rows, files, now=now),
-        "commits": lambda: plain.commits(of_period, every=asked.every, exact=False),
+        "commits": lambda: plain.commits(of_period, every=asked.every),
         "duplicates": lambda: plain.duplicates(of_period, window=asked.window),
     }
     return {name: answer() for name, answer in answers.items() if name in asked.questions}

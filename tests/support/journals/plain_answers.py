@@ -1,7 +1,7 @@
 """The answers to the questions without Spark: loops over operations, one after another, in the order of the journal.
 
-Written from what the format says that operations add up to, not from how the questions are asked of
-Spark: a test compares the two.
+Written from what the format says that operations add up to, not from how the fold and Spark put them together: tests
+compare them.
 """
 
 import math
@@ -100,7 +100,7 @@ def grouped(rows: Iterable[Any], key: Callable[[Any], _Key]) -> dict[_Key, list[
     return found
 
 
-def percentile(values: Sequence[int], share: float, *, exact: bool) -> float | None:
+def percentile(values: Sequence[int], share: float, *, exact: bool = False) -> float | None:
     """Return the value at a share of the ranks: one of them, or where exact, between two."""
     if not values:
         return None
@@ -119,10 +119,12 @@ def in_seconds(micros: float | None) -> float | None:
 # Lifecycle.
 
 
-def lifecycle(rows: Iterable[Row], *, now: int, exact: bool) -> Answer:
+def lifecycle(rows: Iterable[Row], *, now: int, moves: Moves = frozenset()) -> Answer:
+    """Return the answer; with the commits that move messages to the dead letters it knows which those are."""
     found = []
-    by_queue = grouped(known_messages(rows).items(), lambda each: (each[0][0], each[1].queue))
+    by_queue = grouped(known_messages(rows, moves).items(), lambda each: (each[0][0], each[1].queue))
     for (database, queue), messages in by_queue.items():
+        deleted = [known for _, known in messages if known.delivered is None and known.deleted is not None]
         latencies = [known.latency for _, known in messages if known.latency is not None]
         there = {number: known for (_, number), known in messages if known.is_undelivered}
         oldest = min(there, default=None)
@@ -134,12 +136,14 @@ def lifecycle(rows: Iterable[Row], *, now: int, exact: bool) -> Answer:
                 "added": sum(known.added is not None for _, known in messages),
                 "added_before": sum(known.added is None for _, known in messages),
                 "delivered": sum(known.delivered is not None for _, known in messages),
-                "deleted": sum(known.delivered is None and known.deleted is not None for _, known in messages),
+                "deleted": len(deleted),
+                "expired": sum(_is_expired(known) for known in deleted),
+                "dead_lettered": sum(known.is_dead_lettered for known in deleted),
                 "undelivered": len(there),
                 "undelivered_bytes": sum(known.length for known in there.values()),
-                "p50_seconds": in_seconds(percentile(latencies, 0.5, exact=exact)),
-                "p90_seconds": in_seconds(percentile(latencies, 0.9, exact=exact)),
-                "p99_seconds": in_seconds(percentile(latencies, 0.99, exact=exact)),
+                "p50_seconds": in_seconds(percentile(latencies, 0.5)),
+                "p90_seconds": in_seconds(percentile(latencies, 0.9)),
+                "p99_seconds": in_seconds(percentile(latencies, 0.99)),
                 "max_seconds": in_seconds(max(latencies, default=None)),
                 "oldest": oldest,
                 "oldest_added": added,
@@ -149,23 +153,9 @@ def lifecycle(rows: Iterable[Row], *, now: int, exact: bool) -> Answer:
     return found
 
 
-def lifecycle_with_ends(rows: Iterable[Row], *, now: int, moves: Moves) -> Answer:
-    """Return the answer with its columns that tell why messages were deleted."""
-    rows = list(rows)
-    known = known_messages(rows, moves)
-    by_queue = grouped(known.items(), lambda each: (each[0][0], each[1].queue))
-    found = lifecycle(rows, now=now, exact=False)
-    for row in found:
-        deleted = [
-            one
-            for _, one in by_queue[row["database"], row["queue"]]
-            if one.delivered is None and one.deleted is not None
-        ]
-        row["expired"] = sum(
-            one.added is not None and one.expiry is not None and one.deleted >= one.expiry for one in deleted
-        )
-        row["dead_lettered"] = sum(one.is_dead_lettered for one in deleted)
-    return found
+def _is_expired(known: Known) -> bool:
+    is_known = known.added is not None and known.expiry is not None and known.deleted is not None
+    return is_known and (known.deleted or 0) >= (known.expiry or 0)
 
 
 def latency_over_time(rows: Iterable[Row], *, every: int) -> Answer:
@@ -175,9 +165,7 @@ def latency_over_time(rows: Iterable[Row], *, every: int) -> Answer:
         delivered, lambda one: (one[0], (one[1].delivered or 0) // every * every, one[1].queue)
     ).items():
         latencies = [known.latency for _, known in each if known.latency is not None]
-        shares = {
-            f"p{share * 100:.0f}_seconds": percentile(latencies, share, exact=False) for share in (0.5, 0.9, 0.99)
-        }
+        shares = {f"p{share * 100:.0f}_seconds": percentile(latencies, share) for share in (0.5, 0.9, 0.99)}
         found.append(
             {
                 "database": database,
@@ -275,7 +263,7 @@ def backlog(rows: Iterable[Row], *, every: int) -> Answer:
 # Commits.
 
 
-def commits(rows: Sequence[Row], *, every: int, exact: bool) -> Answer:
+def commits(rows: Sequence[Row], *, every: int) -> Answer:
     writes: dict[tuple[str, int, int], list[Row]] = grouped(
         in_order(rows), lambda row: (row.database, row.sequence, row.time)
     )
@@ -285,10 +273,10 @@ def commits(rows: Sequence[Row], *, every: int, exact: bool) -> Answer:
         gap = max(0, time - before[database]) if database in before else None
         by_bucket[database, time // every * every].append((write, gap))
         before[database] = time
-    return [_commits_of(at, found, exact=exact) for at, found in by_bucket.items()]
+    return [_commits_of(at, found) for at, found in by_bucket.items()]
 
 
-def _commits_of(at: tuple[str, int], writes: list[tuple[list[Row], int | None]], *, exact: bool) -> dict[str, Any]:
+def _commits_of(at: tuple[str, int], writes: list[tuple[list[Row], int | None]]) -> dict[str, Any]:
     every = [grouped(write, lambda row: row.commit) for write, _ in writes]
     each = [commit for write in every for commit in write.values()]
     sizes = [sum(row.length or 0 for row in commit) for commit in each]
@@ -307,8 +295,8 @@ def _commits_of(at: tuple[str, int], writes: list[tuple[list[Row], int | None]],
         "operations_per_commit_max": max(map(len, each)),
         "bytes_per_commit": sum(sizes) / len(each),
         "bytes_per_commit_max": max(sizes),
-        "gap_p50_seconds": in_seconds(percentile(gaps, 0.5, exact=exact)),
-        "gap_p99_seconds": in_seconds(percentile(gaps, 0.99, exact=exact)),
+        "gap_p50_seconds": in_seconds(percentile(gaps, 0.5)),
+        "gap_p99_seconds": in_seconds(percentile(gaps, 0.99)),
         "gap_max_seconds": in_seconds(max(gaps, default=None)),
     }
 

@@ -1,6 +1,6 @@
 """A journal's operations as plain values, by `dump`, and as the DataFrame that the Spark source would make of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -140,19 +140,10 @@ def signed(number: int) -> int:
 
 def frame(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
     """Return operations as a DataFrame."""
-    return _frame(spark, Row, list(rows))
-
-
-def files_frame(spark: SparkSession, files: Iterable[File]) -> DataFrame:
-    """Return data files as a DataFrame."""
-    return _frame(spark, File, list(files))
-
-
-def _frame(spark: SparkSession, kind: type, rows: Sequence[object]) -> DataFrame:
-    hints = get_type_hints(kind)
+    every = list(rows)
     columns = {
-        name: pa.array([getattr(row, name) for row in rows], _TIME if name in _TIMES else _TYPES[hint])
-        for name, hint in hints.items()
+        name: pa.array([getattr(row, name) for row in every], _TIME if name in _TIMES else _TYPES[hint])
+        for name, hint in get_type_hints(Row).items()
     }
     return spark.createDataFrame(pa.table(columns))
 
