@@ -122,6 +122,23 @@ class Messages:
         self.ended = self._in_order([self.ended, ended], ENDED)
         self.closed = np.unique(np.concatenate(found))
 
+    @property
+    def border_bytes(self) -> int:
+        """How many bytes what goes on takes: what is open, what has ended, what was closed."""
+        columns = [*self.open.values(), *self.ended.values(), self.closed]
+        return sum(column.nbytes for column in columns)
+
+    def hand_over(self, parts: Sequence["Messages"]) -> None:
+        """Move what goes on to others, in which nothing was taken in before: to each the numbers that are its own."""
+        for kinds, name in ((OPEN, "open"), (ENDED, "ended")):
+            columns = getattr(self, name)
+            setattr(self, name, empty(kinds))
+            for part, rows in zip(parts, _by_part(columns["number"], len(parts)), strict=True):
+                setattr(part, name, some(columns, rows))
+        for part, rows in zip(parts, _by_part(self.closed, len(parts)), strict=True):
+            part.closed = self.closed[rows]
+        self.closed = NONE
+
     def doubtful(self) -> NumberSet:
         """Return the numbers that vectors alone cannot decide, once everything has come together."""
         ranges = sorted(self._ranges)
@@ -316,3 +333,10 @@ def _evaluated(aside: Sequence[tuple[Columns, Columns]], since: Micros | None) -
         (whole.where(both), some(undelivered, is_added & ~is_ended)),
         (without_add.where(only_ended), empty(OPEN)),
     ]
+
+
+def _by_part(numbers: Numbers, count: int) -> list[Numbers]:
+    """Return the rows of each part, in their order: neighbouring numbers are in different ones."""
+    parts = numbers % count
+    order = np.argsort(parts, kind="stable")
+    return np.split(order, np.searchsorted(parts[order], np.arange(1, count)))

@@ -140,6 +140,33 @@ class History:
         self.copies = np.union1d(self.copies, later.copies)
         self.found.merge(later.found, queues)
 
+    @property
+    def border_bytes(self) -> int:
+        """How many bytes the messages take that go on."""
+        return sum(messages.border_bytes for messages in self._every_messages())
+
+    def hand_over(self, count: int) -> "list[History]":
+        """Move the messages that go on to so many histories, by their numbers."""
+        parts = [History(self._asked) for _ in range(count)]
+        each = zip(*(part._every_messages() for part in parts), strict=True)
+        for mine, theirs in zip(self._every_messages(), each, strict=True):
+            mine.hand_over(theirs)
+        for part in parts:
+            part._take_queues(self.queues.names)
+        return parts
+
+    def _every_messages(self) -> list[Messages]:
+        every = [self.messages, self.everything if self.everything is not self.messages else None]
+        return [messages for messages in every if messages is not None]
+
+    def _take_queues(self, names: list[str]) -> None:
+        """Know those queues of another history that the messages are in, and call them by our own numbers."""
+        for messages in self._every_messages():
+            for columns in (messages.open, messages.ended):
+                used, places = np.unique(columns["queue"], return_inverse=True)
+                ours = np.array([self.queues.place(names[queue]) for queue in used.tolist()], np.int32)
+                columns["queue"] = ours[places]
+
     def settle(self) -> None:
         """Let go of keys that are gone: nothing comes before."""
         if not all(is_there for _, _, is_there in self.versions.values()):
@@ -174,6 +201,23 @@ class Partial:
                 self.histories[database] = history
             else:
                 mine.merge(history)
+
+    @property
+    def border_bytes(self) -> int:
+        """How many bytes the messages take that go on: what is open, and what has ended without its ADD."""
+        return sum(history.border_bytes for history in self.histories.values())
+
+    def hand_over(self, count: int) -> "list[Partial]":
+        """Move the messages that go on to so many partials, by their numbers.
+
+        Those of one place among the parts of all files can be merged by themselves, in the order of the files. What
+        comes of that, and what is left of all files, are merged into what all files tell, in any order of the places.
+        """
+        found = [Partial() for _ in range(count)]
+        for database, history in self.histories.items():
+            for one, part in zip(found, history.hand_over(count), strict=True):
+                one.histories[database] = part
+        return found
 
     def settle(self) -> None:
         """Let go of what no file behind needs any more, where nothing comes before."""

@@ -11,7 +11,7 @@ import pytest
 
 from oms_journal.analysis.fold.answers import ANSWERS, schema_of
 from oms_journal.analysis.fold.asked import QUESTIONS, Asked
-from oms_journal.analysis.fold.engine import Engine, T, Work, decoded, encoded, told
+from oms_journal.analysis.fold.engine import Beside, Engine, T, Work, decoded, encoded, told
 from oms_journal.analysis.reading.parts import FilePart, Partition
 from tests.support.journals.analysed import files_table
 from tests.support.journals.folded import EVERY, expected, parts_of
@@ -159,3 +159,39 @@ def test_it_does_not_matter_how_the_files_are_split(journals: Journals, seed: in
         return [found]
 
     assert_as_expected(journals, asked, answers(journals, asked, in_some_tree))
+
+
+@pytest.mark.parametrize("count", (1, 7))
+def test_what_is_open_may_be_put_together_in_parts_by_number(journals: Journals, count: int) -> None:
+    asked = Asked(every=EVERY)
+
+    def in_two_stages(_: Sequence[Partition], work: Work[T]) -> list[T]:
+        found: list[Any] = [work([part]) for part in journals.parts]
+        handed = [one.hand_over(count) for one in found]
+        for parts in handed[1:]:
+            for one, later in zip(handed[0], parts, strict=True):
+                one.merge(later)
+        return [*found, *handed[0]]
+
+    assert_as_expected(journals, asked, answers(journals, asked, in_two_stages))
+
+
+def test_other_work_is_done_beside_a_fold_in_its_first_pass(journals: Journals) -> None:
+    asked = Asked(every=EVERY)
+    passes: list[int] = []
+    seen: list[int] = []
+
+    def counted(partitions: Sequence[Partition], work: Work[T]) -> list[T]:
+        passes.append(len(partitions))
+        return [work(partition.parts) for partition in partitions]
+
+    partitions = [Partition((part,)) for part in journals.parts]
+    found = told(Beside(counted, _sequences, seen.extend), partitions, asked, journals.now)
+
+    assert_as_expected(journals, asked, found)
+    assert passes == [len(partitions)] * 2  # a second time for duplicates
+    assert seen == [part.sequence for part in journals.parts]
+
+
+def _sequences(parts: Sequence[FilePart]) -> list[int]:
+    return [part.sequence for part in parts]

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from oms_journal.analysis import fold
 from oms_journal.analysis.fold.asked import OF_MESSAGES, Asked
+from oms_journal.analysis.fold.engine import decoded, encoded
 from oms_journal.analysis.fold.matching import NumberSet
 from oms_journal.analysis.fold.messages import DEAD_LETTERED, ENDED, NEVER, OPEN, Columns
 from oms_journal.analysis.fold.partial import History, Partial
@@ -109,6 +110,24 @@ def in_tree(files: Sequence[Sequence[Row]], asked: Asked, aside: NumberSet, chan
     return found
 
 
+def in_parts(files: Sequence[Sequence[Row]], asked: Asked, aside: NumberSet, chance: random.Random) -> Partial:
+    """Put what is open together in parts by number, and the parts at the end."""
+    parts = [Partial() for _ in range(chance.choice((1, 2, 5)))]
+    whole = Partial()
+    for rows in files:
+        found = partial_of(rows, asked, aside)
+        before = found.border_bytes
+        handed = found.hand_over(len(parts))
+        assert before == sum(one.border_bytes for one in handed)
+        assert found.border_bytes == 0
+        for part, one in zip(parts, handed, strict=True):
+            part.merge(decoded(encoded(one)))
+        whole.merge(found)
+    for part in parts:
+        whole.merge(part)
+    return whole
+
+
 @for_each("seed", range(2000), sample=60, is_long=True)
 def test_whatever_a_journal_says_of_its_messages_is_put_together_as_it_is_defined(seed: int) -> None:
     files = journal(seed)
@@ -116,19 +135,20 @@ def test_whatever_a_journal_says_of_its_messages_is_put_together_as_it_is_define
     asked = Asked(
         questions=frozenset(OF_MESSAGES), every=EVERY, since=chance.choice((None, 25 * SECOND)), bins_a_decade=2
     )
-    numbers = NumberSet()
-    partial = in_tree(files, asked, numbers, chance)
-    while again := partial.doubtful():
-        numbers |= again[DATABASE]
-        partial = in_tree(files, asked, numbers, chance)
-
-    found = finished(partial, asked, 100 * SECOND)
-
     rows = [row for file in files for row in file]
     plain = expected(rows, [], asked, 100 * SECOND)
-    for name, table in found.items():
-        assert isinstance(table, pa.Table)
-        assert_same_rows(plain_rows(table), plain[name])
+    for put_together in (in_tree, in_parts):
+        numbers = NumberSet()
+        partial = put_together(files, asked, numbers, chance)
+        while again := partial.doubtful():
+            numbers |= again[DATABASE]
+            partial = put_together(files, asked, numbers, chance)
+
+        found = finished(partial, asked, 100 * SECOND)
+
+        for name, table in found.items():
+            assert isinstance(table, pa.Table)
+            assert_same_rows(plain_rows(table), plain[name])
 
 
 def test_what_is_open_takes_as_many_bytes_as_the_pages_say() -> None:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark", reason="not installed: pip install -e '.[analysis]'")
@@ -16,10 +17,12 @@ from oms_journal.analysis import questions
 from oms_journal.analysis.fold import engine, local
 from oms_journal.analysis.fold.answers import ANSWERS, meanings_of
 from oms_journal.analysis.fold.asked import Asked, micros
+from oms_journal.analysis.fold.engine import T, Work
 from oms_journal.analysis.fold.partial import folded
 from oms_journal.analysis.questions import Journals
 from oms_journal.analysis.reading.plan import plan
 from oms_journal.analysis.spark import fold
+from oms_journal.analysis.spark.fold import Bounds
 from oms_journal.analysis.storage import locate
 from tests.support.journals.plain_rows import MICROSECOND, moment, plain_rows
 from tests.support.journals.random_journal import QUEUES, RandomWriter
@@ -66,6 +69,46 @@ def test_partitions_come_together_in_their_order_however_many_jobs_fold_them(
     found = engine.told(fold.in_spark(spark), partitions, ASKED, micros(NOW))
 
     assert found == local.answers(paths, ASKED, now=micros(NOW))
+
+
+@pytest.mark.parametrize("turns", (1, 3))
+def test_what_is_open_is_put_together_in_a_second_stage_above_a_bound(
+    spark: SparkSession, paths: list[str], monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    partitions = plan(locate(paths), partition_bytes=1)
+    monkeypatch.setattr(fold, "TURN_BYTES", sum(one.bytes for one in partitions) // turns)
+    stages = counted_stages(monkeypatch)
+
+    found = engine.told(
+        fold.in_spark(spark, Bounds(border_bytes_max=1, part_bytes=500)), partitions, ASKED, micros(NOW)
+    )
+
+    assert found == local.answers(paths, ASKED, now=micros(NOW))
+    assert len(stages) >= turns  # every job that folds messages
+    assert max(stages) > 2
+
+
+def counted_stages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which every second stage adds how many parts it has."""
+    parts: list[int] = []
+    in_two_stages = fold._in_two_stages
+
+    def counted(works: DataFrame, work: Work[T], count: int) -> pa.Table:
+        parts.append(count)
+        return in_two_stages(works, work, count)
+
+    monkeypatch.setattr(fold, "_in_two_stages", counted)
+    return parts
+
+
+def test_no_second_stage_is_made_below_the_bound(
+    spark: SparkSession, paths: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold, "_in_two_stages", None)
+
+    found = engine.told(fold.in_spark(spark), plan(locate(paths), partition_bytes=1), ASKED, micros(NOW))
+
+    assert found["lifecycle"].num_rows
 
 
 def test_each_question_is_what_the_fold_answers(spark: SparkSession, paths: list[str]) -> None:
