@@ -140,3 +140,8 @@ def test_what_nothing_vouches_for_and_has_become_zeros_is_missed_by_nobody() -> 
     astray = Fail("write_durably", 2, 0, misdirected=410823)
     identified = Add(2, 0, 24278, 0, has_producer=True)
     _assert_nothing_breaks([options, *work, CleanUp(is_due=True), astray, identified, Tend(), Remove((0,), True)])
+
+
+def test_a_copy_goes_on_whose_queues_have_no_room() -> None:
+    options = Reopen(7680, 64, "footers", 0.25, True, "truncate", "truncate", most=1, holds=True)
+    _assert_nothing_breaks([AddMany(0, (20, 0), 0), options, Misplace("exchanged", 0)])
