@@ -5,7 +5,7 @@
         meaning="how late the flights of each airline arrived",
         answer=lambda spark, request: spark.read.format("omsjournal")…,
         verdict=lambda rows: Verdict(Question("delays-on-arrival", "How late…?", "Late"), […], "6.9 min"),
-        section=lambda rows: [listing("Airlines", columns, Ranked(rows, len(rows)), table="arrival_delays")],
+        section=lambda rows: [listing("Airlines", columns, rows, table="arrival_delays")],
     )
 
 The table is written beside the others, and read back whole for the words and the section: it has to be
@@ -20,8 +20,7 @@ from oms_journal.analysis.report.asking import Asked
 from oms_journal.analysis.report.drawing.markup import Html
 from oms_journal.analysis.report.journals import Request
 from oms_journal.analysis.report.sections.verdicts import Verdict
-from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import Row
+from oms_journal.analysis.report.tables import Row, Tables
 
 if TYPE_CHECKING:  # a report needs no Spark
     from pyspark.sql import DataFrame, SparkSession

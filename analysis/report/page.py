@@ -10,29 +10,25 @@ from importlib.resources import files
 from oms_journal.analysis.report import wording
 from oms_journal.analysis.report.drawing.markup import Html, joined, name, script_with_hash, tag, unbroken
 from oms_journal.analysis.report.extras import Told
-from oms_journal.analysis.report.sections.broker import broker_section
-from oms_journal.analysis.report.sections.broker_verdicts import broker_verdicts
+from oms_journal.analysis.report.facts import Facts, Scope
 from oms_journal.analysis.report.sections.section import Section, framed_section
 from oms_journal.analysis.report.sections.verdicts import Verdict, markup
-from oms_journal.analysis.report.values.answers import Facts, Row, Scope
-from oms_journal.analysis.report.values.broker_answers import Broker
+from oms_journal.analysis.report.tables import Row
 
 PATHS_SHOWN = 6
 IDLE_SECONDS = 600.0  # without an operation before the report: from then on it is said
 
 
-def page(facts: Facts, found: Sequence[Section], broker: Broker | None = None, extras: Sequence[Told] = ()) -> str:
-    """Return the page as HTML, to be written as UTF-8; callers' own questions, and what is of a broker, stand first."""
+def page(facts: Facts, found: Sequence[Section], extras: Sequence[Told] = ()) -> str:
+    """Return the page as HTML, to be written as UTF-8; callers' own questions stand first."""
     sources = files("oms_journal.analysis.report")
     script, script_hash = script_with_hash(sources.joinpath("page.js").read_text(encoding="utf-8"))
     style = Html(f"<style>{sources.joinpath('page.css').read_text(encoding='utf-8')}</style>")
     policy = (
         f"default-src 'none'; script-src {script_hash}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     )
-    of_broker, of_journal = broker_verdicts(broker), [section.verdict for section in found]
-    of_callers = [told.verdict for told in extras]
+    answers = [*(told.verdict for told in extras), *(section.verdict for section in found)]
     sections = [framed_section(told.verdict, told.parts) for told in extras]
-    sections += [broker_section(verdict, broker) for verdict in of_broker] if broker is not None else []
     sections += [section.html() for section in found]
     head = tag(
         "head",
@@ -46,7 +42,7 @@ def page(facts: Facts, found: Sequence[Section], broker: Broker | None = None, e
     body = tag(
         "body",
         _header(facts),
-        tag("main", _tiles([*of_callers, *of_broker, *of_journal]), *sections),
+        tag("main", _tiles(answers), *sections),
         _footer(facts),
         script,
     )

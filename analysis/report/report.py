@@ -10,7 +10,7 @@ as they were written, so every figure on it can be found in them.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic
@@ -30,16 +30,14 @@ from oms_journal.analysis.report.broker_asking import broker_asked
 from oms_journal.analysis.report.drawing.plots import BARS_MAX
 from oms_journal.analysis.report.drawing.scales import Buckets, buckets
 from oms_journal.analysis.report.extras import Extra, Told, told
+from oms_journal.analysis.report.facts import Facts, Scope
 from oms_journal.analysis.report.here import Here
 from oms_journal.analysis.report.journals import Journals, Request, sources
 from oms_journal.analysis.report.page import page
-from oms_journal.analysis.report.sections.broker_verdicts import broker_verdicts
 from oms_journal.analysis.report.sections.contents import sections
 from oms_journal.analysis.report.sections.section import Section
-from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values import broker_answers
-from oms_journal.analysis.report.values.answers import Facts, Row, Scope
-from oms_journal.analysis.report.values.broker_answers import UNITS, Broker
+from oms_journal.analysis.report.sections.units import TABLE as UNITS
+from oms_journal.analysis.report.tables import Row, Tables
 from oms_journal.analysis.report.wording import microseconds
 
 if TYPE_CHECKING:  # a report needs no Spark
@@ -51,7 +49,6 @@ Progress = Callable[[str, float], None]  # what is being asked, and which share 
 
 VERSION = 1  # of the summary
 TABLES_COUNT = 12  # that every report has
-_LISTS = ("paths", "queues_wanted", "compared_with", "effects", "differences", "by_status")
 
 
 def write_report(  # noqa: PLR0913
@@ -102,10 +99,9 @@ def write_report(  # noqa: PLR0913
             undelivered_only=undelivered_only,
             written=writer.written,
         )
-        answers, broker = sections(tables, facts), broker_answers.digest(tables, scope, pieces)
-        of_caller = told(extras, tables)
-        summary = _summary(facts, answers, broker, of_caller)
-        (unfinished / outdir.PAGE).write_text(page(facts, answers, broker, of_caller), encoding="utf-8")
+        answers, of_caller = sections(tables, facts), told(extras, tables)
+        summary = _summary(facts, answers, of_caller)
+        (unfinished / outdir.PAGE).write_text(page(facts, answers, of_caller), encoding="utf-8")
         (unfinished / outdir.SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
         writer.check()
     return summary
@@ -205,17 +201,13 @@ def _write_comparison(writer: _Writer, spark: "SparkSession", request: Request) 
     return found.undelivered_only
 
 
-def _summary(
-    facts: Facts, answers: Sequence[Section], broker: Broker | None, of_caller: Sequence[Told]
-) -> dict[str, Any]:
+def _summary(facts: Facts, answers: Sequence[Section], of_caller: Sequence[Told]) -> dict[str, Any]:
     """Return what the page says, for a program."""
-    of_broker = broker.figures() if broker is not None else {}
     figures: dict[str, Mapping[str, Any]] = {
-        **{name: _plain(values) for name, values in of_broker.items() if values is not None},
         **{section.verdict.question.anchor: section.figures for section in answers},
         **{each.verdict.question.anchor: {"rows": each.rows} for each in of_caller},
     }
-    answered = [*(each.verdict for each in of_caller), *broker_verdicts(broker), *(each.verdict for each in answers)]
+    answered = [*(each.verdict for each in of_caller), *(each.verdict for each in answers)]
     return {
         "made_by": outdir.MADE_BY,
         "version": VERSION,
@@ -229,15 +221,7 @@ def _summary(
     }
 
 
-def _plain(values: Any) -> dict[str, Any]:
-    """Return the single values of an answer, without its rows and series."""
-    found: dict[str, Any] = {}
-    for name in values.__dataclass_fields__:
-        value = getattr(values, name)
-        if isinstance(value, datetime):
-            found[name] = value.isoformat()
-        elif isinstance(value, str | int | float | None) or (name in _LISTS):
-            found[name] = (
-                dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
-            )
-    return found
+def _plain(scope: Scope) -> dict[str, Any]:
+    """Return what was looked at, as JSON has it."""
+    values = asdict(scope)
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}

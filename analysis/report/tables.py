@@ -11,6 +11,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 BATCH_ROWS = 1 << 16
+Row = Mapping[str, Any]  # of a table, by column; on the page with `label`: how it calls the row's queue or key
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from oms_journal.analysis.report.drawing.markup import tag
 from oms_journal.analysis.report.drawing.measures import NUMBERS, SECONDS
 from oms_journal.analysis.report.drawing.plots import Chart, Series, lines
 from oms_journal.analysis.report.drawing.scales import SECOND, Buckets
+from oms_journal.analysis.report.facts import Facts
 from oms_journal.analysis.report.sections.over_time import Places, Values, places_of, summed
 from oms_journal.analysis.report.sections.section import Section
 from oms_journal.analysis.report.sections.verdicts import Question, Verdict
 from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import Facts
 from oms_journal.analysis.report.wording import counted, duration
 
 QUESTION = Question("commits", "Is group commit working?", "Group commit")

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from oms_journal.analysis.report import wording
-from oms_journal.analysis.report.sections.listing import listing, name_column, number_column, text_column
+from oms_journal.analysis.report.facts import Facts
+from oms_journal.analysis.report.sections.listing import ROWS_MAX, listing, name_column, number_column, text_column
 from oms_journal.analysis.report.sections.section import Section
 from oms_journal.analysis.report.sections.verdicts import Question, Verdict
-from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import ROWS_MAX, Facts, Ranked, Row
+from oms_journal.analysis.report.tables import Row, Tables
 from oms_journal.analysis.report.wording import short_number
 
 QUESTION = Question("copy", "Is the copy complete?", "Copy")
@@ -23,11 +23,12 @@ COLUMNS = (
 def copy(tables: Tables, facts: Facts) -> Section:
     """Return the section."""
     first = tables.first("comparison", {"kind": "descending", "message": "ascending", "key": "ascending"}, ROWS_MAX)
-    found = Ranked([_difference(row) for row in first], tables.count("comparison"))
+    rows = [_difference(row) for row in first]
     differences = tables.count_by("comparison", "difference")
     verdict = _verdict(differences, undelivered_only=facts.undelivered_only)
     figures = {"differences": differences, "undelivered_only": facts.undelivered_only}
-    return Section(verdict, [listing("Differences", COLUMNS, found, table="comparison")], figures)
+    listed = listing("Differences", COLUMNS, rows, table="comparison", count=tables.count("comparison"))
+    return Section(verdict, [listed], figures)
 
 
 def _difference(row: Row) -> Row:

@@ -11,14 +11,14 @@ from oms_journal.analysis.report.drawing.markup import Html, tag
 from oms_journal.analysis.report.drawing.measures import LATENCIES, SHORTEST
 from oms_journal.analysis.report.drawing.plots import Bins, Chart, Series, lines
 from oms_journal.analysis.report.drawing.scales import Durations
+from oms_journal.analysis.report.facts import Facts
 from oms_journal.analysis.report.sections.labels import labelled, lifecycle, rows_with_labels
 from oms_journal.analysis.report.sections.listing import count_column, duration_column, listing, name_column
 from oms_journal.analysis.report.sections.over_time import OverTime, Timed, timed
 from oms_journal.analysis.report.sections.section import Section
 from oms_journal.analysis.report.sections.spreads import Spread, spread_column
 from oms_journal.analysis.report.sections.verdicts import Name, Question, Verdict
-from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import Facts, Ranked, Row
+from oms_journal.analysis.report.tables import Row, Tables
 from oms_journal.analysis.report.wording import duration
 
 QUESTION = Question("delays", "Where does the time go?", "Until delivered")
@@ -127,7 +127,7 @@ def _spreads(bins: pa.Table, slowest: Sequence[Row], facts: Facts) -> list[Html]
         count_column("Delivered", "delivered"),
     )
     note = "How long the messages of each queue took, on a logarithmic scale. The lines stand at p50, p90 and p99."
-    table = listing("Queues, the slowest first", columns, Ranked(shown, len(slowest)), table="lifecycle")
+    table = listing("Queues, the slowest first", columns, shown, table="lifecycle", count=len(slowest))
     return [tag("p", note, class_="quiet"), table]
 
 

@@ -6,11 +6,11 @@ from oms_journal.analysis.report import wording
 from oms_journal.analysis.report.drawing.markup import Html, data, tag, visible
 from oms_journal.analysis.report.drawing.plots import BARS_MAX, bars, framed, legend
 from oms_journal.analysis.report.drawing.scales import Tick, linear
-from oms_journal.analysis.report.sections.listing import Column, count_column, listing, size_column
+from oms_journal.analysis.report.facts import Facts
+from oms_journal.analysis.report.sections.listing import ROWS_MAX, Column, count_column, listing, size_column
 from oms_journal.analysis.report.sections.section import Section
 from oms_journal.analysis.report.sections.verdicts import Code, Name, Question, Verdict, markup, plain
-from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import ROWS_MAX, Facts, Ranked, Row
+from oms_journal.analysis.report.tables import Row, Tables
 from oms_journal.analysis.report.wording import counted, duration, share, size
 
 QUESTION = Question("disk", "Why does the disk not get free?", "Disk")
@@ -60,7 +60,7 @@ def _table(rows: Sequence[Row]) -> Html:
         size_column("Can be freed", "freed_by_compact", "what oms cleanup --compact would free of this file"),
     )
     label = "Files, those that keep or waste the most first"
-    return listing(label, columns, Ranked(shown, len(ranked)), table="retention")
+    return listing(label, columns, shown, table="retention", count=len(ranked))
 
 
 def _live_share(row: Row) -> float:

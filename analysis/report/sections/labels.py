@@ -5,10 +5,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import DATABASE_SHOWN, Facts, Row
+from oms_journal.analysis.report.facts import Facts
+from oms_journal.analysis.report.tables import Row, Tables
 
 KEYS = "keys (PUT, DROP)"
+DATABASE_SHOWN = 8  # hexadecimal digits of an identity, where there are several databases
 
 
 def labelled(table: pa.Table, facts: Facts) -> pa.ChunkedArray:
@@ -20,10 +21,10 @@ def labelled(table: pa.Table, facts: Facts) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(queues, pc.binary_join_element_wise("(", short, ")", ""), " ")
 
 
-def with_label(row: Row, facts: Facts) -> dict[str, Any]:
-    """Return the row with its label."""
-    queue = row["queue"] if row["queue"] is not None else KEYS
-    return {**row, "label": f"{queue} ({row['database'][:DATABASE_SHOWN]})" if facts.has_several else queue}
+def with_label(row: Row, facts: Facts, name: str = "queue") -> dict[str, Any]:
+    """Return the row with its label; `name` is the column that says what it is of."""
+    label = row[name] if row[name] is not None else KEYS
+    return {**row, "label": f"{label} ({row['database'][:DATABASE_SHOWN]})" if facts.has_several else label}
 
 
 def rows_with_labels(table: pa.Table, facts: Facts) -> list[dict[str, Any]]:

@@ -6,8 +6,9 @@ from typing import Any
 
 from oms_journal.analysis.report import wording
 from oms_journal.analysis.report.drawing.markup import Html, joined, name, tag, visible
-from oms_journal.analysis.report.values.answers import Ranked, Row
+from oms_journal.analysis.report.tables import Row
 
+ROWS_MAX = 100  # that the page shows of a table
 _NO_SCALE = Html("")
 
 
@@ -75,15 +76,19 @@ def _shown(title: str, field: str, hint: str, text: Callable[[Any], str]) -> Col
     )
 
 
-def listing(label: str, columns: Sequence[Column], ranked: Ranked, *, table: str) -> Html:
-    """Return the rows as a table in a box that scrolls by itself; `table` is where those that are left out are."""
-    if not ranked.rows:
+def listing(label: str, columns: Sequence[Column], rows: Sequence[Row], *, table: str, count: int = 0) -> Html:
+    """Return the first rows as a table in a box that scrolls by itself; `table` is where those that are left out are.
+
+    `count` is how many there are, where the rows themselves are the first ones of more.
+    """
+    if not rows:
         return Html("")
+    first = rows[:ROWS_MAX]
     headings = tag("tr", *map(_heading, columns))
-    body = tag("tbody", *(_line(columns, row) for row in ranked.rows))
+    body = tag("tbody", *(_line(columns, row) for row in first))
     shown = tag("table", tag("caption", label), tag("thead", headings), body, class_="sortable")
     box = tag("div", shown, class_="scroll", role="region", tabindex=0, aria_label=label)
-    left_out = ranked.count - len(ranked.rows)
+    left_out = max(count, len(rows)) - len(first)
     if left_out <= 0:
         return box
     more = joined(f"… and {left_out:,} more: the table ", tag("code", table), " has them all.")

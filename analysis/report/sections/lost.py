@@ -8,8 +8,10 @@ import pyarrow.compute as pc
 
 from oms_journal.analysis.report import wording
 from oms_journal.analysis.report.drawing.markup import Html, name, tag
+from oms_journal.analysis.report.facts import Facts
 from oms_journal.analysis.report.sections.labels import with_label
 from oms_journal.analysis.report.sections.listing import (
+    ROWS_MAX,
     Column,
     count_column,
     listing,
@@ -20,8 +22,7 @@ from oms_journal.analysis.report.sections.listing import (
 )
 from oms_journal.analysis.report.sections.section import Section
 from oms_journal.analysis.report.sections.verdicts import Question, Verdict
-from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import ROWS_MAX, Facts, Ranked, Row
+from oms_journal.analysis.report.tables import Row, Tables
 from oms_journal.analysis.report.wording import counted, short_number, size
 
 QUESTION = Question("lost", "What was lost?", "Lost")
@@ -73,8 +74,8 @@ def _operations(tables: Tables, facts: Facts) -> Html:
         time_column("From", "first_time"),
         time_column("To", "last_time"),
     )
-    found = Ranked([with_label(row, facts) for row in first], tables.count("losses_by_queue"))
-    return listing("Operations that only archives hold", columns, found, table="losses_by_queue")
+    rows, table = [with_label(row, facts) for row in first], "losses_by_queue"
+    return listing("Operations that only archives hold", columns, rows, table=table, count=tables.count(table))
 
 
 def _ranges(tables: Tables) -> Html:
@@ -87,8 +88,8 @@ def _ranges(tables: Tables) -> Html:
         Column("Why", lambda row: tag("span", row["reason"] or "", class_="words"), lambda row: row["reason"]),
         Column("Archive", lambda row: name(row["archive"]), lambda row: row["archive"]),
     )
-    found = Ranked([{**row, "bytes": _length(row)} for row in first], tables.count("damage"))
-    return listing("Ranges that are not as they were written", columns, found, table="damage")
+    rows, count = [{**row, "bytes": _length(row)} for row in first], tables.count("damage")
+    return listing("Ranges that are not as they were written", columns, rows, table="damage", count=count)
 
 
 def _length(row: Row) -> int:

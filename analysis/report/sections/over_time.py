@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from oms_journal.analysis.report import wording
 from oms_journal.analysis.report.drawing.plots import OTHERS, Series
 from oms_journal.analysis.report.drawing.scales import SECOND, Buckets
+from oms_journal.analysis.report.facts import Facts
 from oms_journal.analysis.report.sections.labels import labelled
 from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import Facts
 
 COLOURS = tuple(f"c{number}" for number in range(8))
 CHOICE_MAX = 24  # queues that have series: 12 KB of the page each

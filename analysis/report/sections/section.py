@@ -6,6 +6,7 @@ from typing import Any
 
 from oms_journal.analysis.report.drawing.markup import Html, tag
 from oms_journal.analysis.report.sections.verdicts import Verdict, markup
+from oms_journal.analysis.report.tables import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,11 @@ class Section:
     def html(self) -> Html:
         """Return the section."""
         return framed_section(self.verdict, self.parts)
+
+
+def summed(rows: Sequence[Row], *names: str) -> int:
+    """Return the sum of columns over rows; what is not known counts as 0."""
+    return sum(row[name] or 0 for row in rows for name in names)
 
 
 def framed_section(verdict: Verdict, parts: Sequence[Html]) -> Html:

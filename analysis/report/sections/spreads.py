@@ -7,7 +7,7 @@ from oms_journal.analysis.report.drawing.markup import Html, tag
 from oms_journal.analysis.report.drawing.plots import Bins, distribution
 from oms_journal.analysis.report.drawing.scales import Axis, Tick
 from oms_journal.analysis.report.sections.listing import Column
-from oms_journal.analysis.report.values.answers import Row
+from oms_journal.analysis.report.tables import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

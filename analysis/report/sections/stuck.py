@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from oms_journal.analysis.report.drawing.measures import COUNTS
 from oms_journal.analysis.report.drawing.plots import Chart, stack
+from oms_journal.analysis.report.facts import Facts
 from oms_journal.analysis.report.sections.labels import lifecycle
 from oms_journal.analysis.report.sections.listing import (
     count_column,
@@ -15,8 +16,7 @@ from oms_journal.analysis.report.sections.listing import (
 from oms_journal.analysis.report.sections.over_time import OverTime
 from oms_journal.analysis.report.sections.section import Section
 from oms_journal.analysis.report.sections.verdicts import Name, Question, Verdict
-from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import ROWS_MAX, Facts, Ranked, Row
+from oms_journal.analysis.report.tables import Row, Tables
 from oms_journal.analysis.report.wording import counted, duration, listed, share, short_number
 
 QUESTION = Question("stuck", "What is stuck?", "Waiting")
@@ -47,7 +47,7 @@ def stuck(tables: Tables, facts: Facts, over_time: OverTime) -> Section:
     fullest = sorted(rows, key=lambda row: (-row["undelivered"], -row["added"], row["label"]))
     figures = {name: sum(row[name] or 0 for row in rows) for name in _SUMS}
     figures |= {"queues": len(rows), "waiting_queues": len(waiting)}
-    parts = [listing("Queues, the fullest first", COLUMNS, Ranked(fullest[:ROWS_MAX], len(fullest)), table="lifecycle")]
+    parts = [listing("Queues, the fullest first", COLUMNS, fullest, table="lifecycle")]
     if backlog := over_time.backlog():
         chart = Chart(
             title="Undelivered messages",

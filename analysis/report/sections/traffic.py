@@ -9,10 +9,10 @@ from oms_journal.analysis.report import wording
 from oms_journal.analysis.report.drawing.measures import RATES, SIZE_RATES
 from oms_journal.analysis.report.drawing.plots import Chart, lines, stack
 from oms_journal.analysis.report.drawing.scales import SECOND
+from oms_journal.analysis.report.facts import Facts, Scope
 from oms_journal.analysis.report.sections.over_time import OverTime, summed
 from oms_journal.analysis.report.sections.section import Section
 from oms_journal.analysis.report.sections.verdicts import Name, Question, Verdict
-from oms_journal.analysis.report.values.answers import Facts, Scope
 from oms_journal.analysis.report.wording import counted, duration, share, short_number, size
 
 QUESTION = Question("traffic", "How much comes and goes?", "Traffic")

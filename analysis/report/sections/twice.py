@@ -5,8 +5,10 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
+from oms_journal.analysis.report.facts import Facts
 from oms_journal.analysis.report.sections.labels import with_label
 from oms_journal.analysis.report.sections.listing import (
+    ROWS_MAX,
     count_column,
     listing,
     name_column,
@@ -16,8 +18,7 @@ from oms_journal.analysis.report.sections.listing import (
 )
 from oms_journal.analysis.report.sections.section import Section
 from oms_journal.analysis.report.sections.verdicts import Code, Question, Verdict
-from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import ROWS_MAX, Facts, Ranked, Row
+from oms_journal.analysis.report.tables import Row, Tables
 from oms_journal.analysis.report.wording import counted, duration, short_number
 
 QUESTION = Question("twice", "What came twice?", "Twice")
@@ -52,7 +53,7 @@ def twice(tables: Tables, facts: Facts) -> Section:
     is_listed = _IS_PRODUCER | _IS_OFTEN
     rows = [_row(row, facts) for row in tables.first("duplicates", order, ROWS_MAX, is_listed)]
     count = sum(tables.count_by("duplicates", "kind", is_listed).values())
-    parts = [listing("What came most often first", COLUMNS, Ranked(rows, count), table="duplicates")]
+    parts = [listing("What came most often first", COLUMNS, rows, table="duplicates", count=count)]
     return Section(_verdict(figures), parts, figures)
 
 

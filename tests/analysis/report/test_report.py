@@ -34,7 +34,6 @@ from oms_journal.analysis.report.sections.listing import count_column, listing, 
 from oms_journal.analysis.report.sections.twice import TIMES_MIN
 from oms_journal.analysis.report.sections.verdicts import Name, Question, Verdict
 from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import Ranked
 from oms_journal.analysis.spark.complaints import reason
 from oms_journal.analysis.storage import NoJournal
 from oms_journal.journal.errors import NotThisDatabase
@@ -80,7 +79,7 @@ def extra() -> Extra:
 
     def section(rows: Sequence[Mapping[str, Any]]) -> list[Html]:
         columns = (name_column("Queue", "queue"), count_column("Added", "adds"))
-        return [listing("Queues", columns, Ranked(rows, len(rows)), table=EXTRA)]
+        return [listing("Queues", columns, rows, table=EXTRA)]
 
     return Extra(name=EXTRA, meaning="how much is added where", answer=answer, verdict=verdict, section=section)
 

@@ -14,12 +14,12 @@ pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]
 from oms_journal.analysis.report import wording
 from oms_journal.analysis.report.drawing.plots import BARS_MAX
 from oms_journal.analysis.report.drawing.scales import DAY, SECOND, Buckets, Durations, Span, buckets, linear
+from oms_journal.analysis.report.facts import Facts, Scope
 from oms_journal.analysis.report.sections.contents import sections
 from oms_journal.analysis.report.sections.disk import put_together
 from oms_journal.analysis.report.sections.over_time import COLOURS
 from oms_journal.analysis.report.sections.verdicts import plain
 from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import Facts, Scope
 from tests.support.journals import report_tables
 from tests.support.journals.report_tables import DATABASE, Told, World
 

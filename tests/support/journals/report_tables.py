@@ -13,13 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from oms_journal.analysis.broker import answers as of_broker
 from oms_journal.analysis.report.drawing.plots import BARS_MAX
 from oms_journal.analysis.report.drawing.scales import Buckets, buckets
+from oms_journal.analysis.report.facts import Facts, Scope
 from oms_journal.analysis.report.sections.contents import sections
 from oms_journal.analysis.report.sections.section import Section
 from oms_journal.analysis.report.sections.verdicts import plain
 from oms_journal.analysis.report.tables import Tables
-from oms_journal.analysis.report.values.answers import Facts, Scope
 from oms_journal.analysis.report.wording import microseconds
 
 DATABASE = "0f" * 16
@@ -154,6 +155,22 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
         "there": _FACTS,
     },
 }
+BROKER_SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
+    name: {column: each.type for column, each in answer.items()}
+    for name, answer in {
+        "units_of_work": of_broker.UNITS_OF_WORK,
+        "uow_services": of_broker.UOW_SERVICES,
+        "uow_statuses": of_broker.UOW_STATUSES,
+        "uow_attempts": of_broker.UOW_ATTEMPTS,
+        "uow_failures": of_broker.UOW_FAILURES,
+        "conversations": of_broker.CONVERSATIONS,
+        "conversation_services": of_broker.CONVERSATION_SERVICES,
+        "subscribers": of_broker.SUBSCRIBERS,
+        "topics": of_broker.TOPICS,
+        "broker_starts": of_broker.BROKER_STARTS,
+        "broker_records": of_broker.BROKER_RECORDS,
+    }.items()
+}
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -172,9 +189,13 @@ class World:
     pieces: Buckets = field(default_factory=lambda: pieces(BARS_MAX))
 
 
-def write(directory: Path, rows: Mapping[str, Iterable[Mapping[str, Any]]]) -> Tables:
+def write(
+    directory: Path,
+    rows: Mapping[str, Iterable[Mapping[str, Any]]],
+    schemas: Mapping[str, Mapping[str, pa.DataType]] = SCHEMAS,
+) -> Tables:
     """Write the tables as the report does; those without rows are there too. What a row does not say is null."""
-    for name, kinds in SCHEMAS.items():
+    for name, kinds in schemas.items():
         folder = directory / name
         folder.mkdir(parents=True)
         columns = {column: [row.get(column) for row in rows.get(name, ())] for column in kinds}

@@ -1,27 +1,11 @@
-"""What a page is about, as plain values: no Spark and no HTML here.
+"""What the page is about, and what its tables do not tell. Times in UTC, sizes in bytes."""
 
-A row is a dictionary with the column names of the table that it comes from, and `label`: how the page calls its
-queue or key. Times in UTC, sizes in bytes, durations in seconds.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from oms_journal.analysis.report.drawing.scales import Buckets
-
-Row = Mapping[str, Any]
-ROWS_MAX = 100  # of a table on the page
-DATABASE_SHOWN = 8  # hexadecimal digits of an identity, where there are several databases
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """The first rows of a table in the order that matters, and how many rows it has."""
-
-    rows: Sequence[Row] = ()
-    count: int = 0
+from oms_journal.analysis.report.tables import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
