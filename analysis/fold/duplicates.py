@@ -17,6 +17,7 @@ import xxhash
 
 from oms_journal.analysis.fold.asked import Candidates
 from oms_journal.analysis.fold.figures import Mask, Numbers
+from oms_journal.analysis.fold.matching import are_among
 from oms_journal.analysis.fold.messages import Columns, some
 from oms_journal.analysis.fold.operations import Operations
 from oms_journal.analysis.reading.columns import clamped
@@ -98,6 +99,7 @@ class Added:
         self._contents = contents
         self._operations = operations
         self._places = operations.where(operations.kinds == Operation.ADD)
+        self.bits = bits
         self._shift = np.uint64(64 - bits)
         self._database = database.encode()
         self.names = operations.of("name", self._places)
@@ -121,16 +123,17 @@ class Added:
 
     def cells_of_payloads(self) -> Cells:
         """Return the cell of each ADD's payload."""
-        return self._mixed(PAYLOADS, self.hashes.view(np.uint64) ^ (self.of("size").astype(np.uint64) * _LENGTHS))
+        values = self.hashes.view(np.uint64) ^ (self.of("size").astype(np.uint64) * _LENGTHS)
+        return self._mixed(PAYLOADS, values, self.names)
 
-    def cells_of_producers(self) -> Cells:
-        """Return the cell of each ADD's identifier; without one, any."""
-        hashes = [0, *(xxhash.xxh3_64_intdigest(bytes(name)) for name in self._contents.producers)]
-        return self._mixed(PRODUCERS, np.array(hashes, np.uint64)[self.producers])
+    def cells_of_producers(self, rows: Numbers) -> Cells:
+        """Return the cells of the identifiers of some ADDs that have one."""
+        hashes = [xxhash.xxh3_64_intdigest(bytes(name)) for name in self._contents.producers]
+        return self._mixed(PRODUCERS, np.array(hashes, np.uint64)[self.producers[rows] - 1], self.names[rows])
 
-    def _mixed(self, what: bytes, values: npt.NDArray[np.uint64]) -> Cells:
+    def _mixed(self, what: bytes, values: npt.NDArray[np.uint64], names: Numbers) -> Cells:
         of_names = [xxhash.xxh3_64_intdigest(what + self._database + bytes(name)) for name in self._contents.names]
-        mixed = (values ^ np.array(of_names, np.uint64)[self.names]) * _MIXER
+        mixed = (values ^ np.array(of_names, np.uint64)[names]) * _MIXER
         return (mixed >> self._shift).astype(np.uint32)
 
 
@@ -144,7 +147,7 @@ def marked(added: Added, marks: Marks) -> Numbers:
         order = np.lexsort((commits, names, producers))
         columns = [column[order] for column in (producers, names, commits)]
         begins = np.any([np.append(True, column[1:] != column[:-1]) for column in columns], axis=0)
-        marks.add(added.cells_of_producers()[has_producer[order][begins]])
+        marks.add(added.cells_of_producers(has_producer[order][begins]))
     return np.sort(added.numbers[added.is_copy])
 
 
@@ -160,14 +163,15 @@ class Found:
         """Take in one file: `queues` are those of its ADDs. Nothing was taken in before."""
         is_single = np.isin(added.numbers, copies)
         times = added.times()
-        is_in = _are_among(added.cells_of_payloads(), candidates.cells) & (added.hashes != 0)
+        is_in = are_among(added.cells_of_payloads(), candidates.cells, added.bits) & (added.hashes != 0)
         rows = np.flatnonzero(is_in)
         if len(rows):
             runs = _counted(added, rows, times, is_single) | {
                 "queue": queues[rows], "hash": added.hashes[rows], "length": added.of("size")[rows]
             }  # fmt: skip
             self.runs = _runs(runs, window)
-        rows = np.flatnonzero(_are_among(added.cells_of_producers(), candidates.cells) & (added.producers != 0))
+        rows = np.flatnonzero(added.producers)
+        rows = rows[are_among(added.cells_of_producers(rows), candidates.cells, added.bits)] if len(rows) else rows
         if len(rows):
             producers, which = np.unique(added.producers[rows] - 1, return_inverse=True)
             self.producers = [added.producer(place) for place in producers.tolist()]
@@ -328,13 +332,3 @@ def _reduced(columns: Columns, begins: Mask, keys: tuple[str, ...]) -> Columns:
 def _rows_of(columns: Columns) -> list[Row]:
     names = list(columns)
     return [dict(zip(names, row, strict=True)) for row in zip(*(columns[name].tolist() for name in names), strict=True)]
-
-
-def _are_among(cells: Cells, wanted: Cells) -> Mask:
-    """Say of each cell whether it is one of the wanted ones, which ascend."""
-    if not len(wanted):
-        return np.zeros(len(cells), np.bool_)
-    places = np.searchsorted(wanted, cells)
-    places[places == len(wanted)] = 0
-    found: Mask = wanted[places] == cells
-    return found

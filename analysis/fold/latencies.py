@@ -153,6 +153,18 @@ def _order(groups: npt.NDArray[np.int32], values: Numbers) -> Numbers:
     return found
 
 
+def _sorted(groups: npt.NDArray[np.int32], values: Numbers) -> tuple[npt.NDArray[np.int32], Numbers]:
+    """Return groups and values in the order by group, and by value within a group; no value is below 0."""
+    span = int(values.max(initial=0)) + 1
+    if (int(groups.max(initial=0)) + 1) * span < 1 << 63:
+        keys = groups * np.int64(span) + values
+        keys.sort()
+        groups, values = np.divmod(keys, span)
+        return groups.astype(np.int32), values
+    order = _order(groups, values)
+    return groups[order], values[order]
+
+
 def _begins(*keys: Numbers | npt.NDArray[np.int32]) -> Numbers:
     """Return where a group begins, of rows that are sorted by these keys."""
     is_new = np.any([np.append(True, key[1:] != key[:-1]) for key in keys], axis=0)
@@ -199,8 +211,8 @@ def _halve(chunk: _Chunk, ranks: int) -> None:
         is_halved = is_allowed & (sizes >= 2 * ranks)
         if is_halved.any():
             rows = rows[is_halved[chunk.group[rows]]]
-            rows = rows[_order(chunk.group[rows], chunk.value[rows])]
-            groups = chunk.group[rows]
+            groups, chunk.value[rows] = _sorted(chunk.group[rows], chunk.value[rows])
+            chunk.group[rows] = groups  # any row of the level may have any of its values
             starts = _begins(groups)
             counts = np.diff(np.append(starts, len(rows)))
             places = np.arange(len(rows)) - np.repeat(starts, counts)

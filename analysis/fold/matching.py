@@ -10,6 +10,7 @@ Mask = npt.NDArray[np.bool_]
 
 NONE: Numbers = np.empty(0, np.int64)
 DENSE = 4  # times as many places as numbers still make a table
+TABLE_BITS = 22  # of a table that says where nothing is to be looked for: 4 MiB
 SEARCHED = 8  # fewer than one in so many are looked for faster than a table is made
 
 
@@ -39,6 +40,23 @@ def places_among(ascending: Numbers, wanted: Numbers) -> Numbers:
     at = wanted - first
     at[at.view(np.uint64) >= np.uint64(span)] = span
     return table[at]
+
+
+def are_among(cells: npt.NDArray[np.uint32], wanted: npt.NDArray[np.uint32], bits: int) -> Mask:
+    """Say of each cell, a number of so many bits, whether it is one of the wanted ones, which ascend.
+
+    Most are not, and a small table of their highest bits says so: it stays in the processor's cache.
+    """
+    shift = max(bits - TABLE_BITS, 0)
+    table = np.zeros(1 << (bits - shift), np.bool_)
+    table[wanted >> np.uint32(shift)] = True
+    found: Mask = table[cells >> np.uint32(shift)]
+    rows = np.flatnonzero(found)
+    if len(rows):
+        places = np.searchsorted(wanted, cells[rows])
+        places[places == len(wanted)] = 0
+        found[rows] = wanted[places] == cells[rows]
+    return found
 
 
 def repeated(numbers: Numbers) -> Numbers:

@@ -4,6 +4,7 @@ Of the application's keys it is the latest version of each, and how much was don
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -131,19 +132,28 @@ def count_operations(
 ) -> None:
     """Count operations by queue and kind, each by itself: nothing is matched with anything.
 
-    The group is KINDS times the queue's number plus 1, 0 for keys, and the operation; there is one bucket. Rows are
-    added up by name and operation first, and only these sums are looked at one by one.
+    The group is KINDS times the queue's number plus 1, 0 for keys, and the operation; there is one bucket. Rows that
+    follow one another with the same name and operation are added up first, then these sums by name and operation, and
+    only what comes of that is looked at one by one.
     """
-    cells = operations.narrow("name").astype(np.int64)
-    cells *= KINDS
-    cells += operations.kinds
-    rows = np.bincount(cells, minlength=len(names) * KINDS)
+    named, kinds = operations.narrow("name"), operations.kinds
+    starts = np.flatnonzero(_begins(named) | _begins(kinds))
+    cells = named[starts].astype(np.int64) * KINDS + kinds[starts]
     how_many, is_moved = operations.narrow("count"), operations.narrow("flags") & MOVED != 0
     many = np.flatnonzero(how_many > 1)  # in a set
-    in_sets = np.bincount(cells[many], how_many[many] - 1.0, len(rows))
-    operations_count = rows + in_sets.astype(np.int64)
-    moved = np.bincount(cells[is_moved], minlength=len(rows)) if is_moved.any() else np.zeros_like(rows)
-    sizes = np.bincount(cells, operations.narrow("size"), len(rows)).astype(np.int64)
+    more = np.bincount(np.searchsorted(starts, many, "right") - 1, how_many[many] - 1.0, len(starts))
+
+    def summed(values: npt.NDArray[Any]) -> Numbers:
+        return np.bincount(cells, values, len(names) * KINDS).astype(np.int64)
+
+    def of_runs(column: npt.NDArray[Any]) -> Numbers:
+        found: Numbers = np.add.reduceat(column, starts, dtype=np.int64)
+        return found
+
+    lengths = np.diff(np.append(starts, len(kinds)))
+    rows, operations_count = summed(lengths), summed(lengths + more)
+    moved = summed(of_runs(is_moved)) if is_moved.any() else np.zeros_like(rows)
+    sizes = summed(of_runs(operations.narrow("size")))
     is_engine = np.repeat(np.array([name.startswith(_ENGINE) for name in names], np.bool_), KINDS)
     found = np.flatnonzero(rows)
     named, kinds = found // KINDS, found % KINDS
@@ -154,6 +164,11 @@ def count_operations(
     groups[is_queue] += 1
     sizes = np.where((kinds == Operation.ADD) | (kinds == Operation.PUT), sizes[found], 0)
     counts.add(groups * KINDS + kinds, np.zeros(len(found), np.int64), (operations_count[found], moved[found], sizes))
+
+
+def _begins(values: Numbers) -> Mask:
+    """Say of each value whether it is another than the one before."""
+    return np.append(True, values[1:] != values[:-1])[: len(values)]
 
 
 def latest_versions(operations: Operations, names: list[bytes], sequence: int) -> dict[bytes, Version]:

@@ -164,7 +164,7 @@ class FooterColumns(EncodedColumns):
         entry, data = self.encoded[name]
         return _decoded(entry, data, name, self.rows, rows)
 
-    def above_base(self, name: str) -> npt.NDArray[np.int64]:
+    def stored(self, name: str) -> npt.NDArray[np.int64]:
         """Return how far each value is above the column's base, as narrow as it stands in the footer.
 
         These are in the order of the values, where `bounds` says that none goes round beyond 64 bits.
@@ -579,13 +579,22 @@ def _are_numbers_known(columns: FooterColumns, lowest: int) -> bool:
         is_one = columns.line("count") == (1, 0)
         return is_one and columns.bounds("number")[0] >= lowest and bool(_turns(columns, "number")[0].all())
     kinds = columns["kind"]
-    is_add, is_key = kinds == Operation.ADD, kinds >= Operation.PUT
+    is_add = kinds == Operation.ADD
     is_first = is_add if columns.bounds("flags")[1] < MOVED else is_add & (columns["flags"] & MOVED == 0)
-    added = columns.above_base("number")[is_first]
+    added = columns.stored("number")[is_first]
     is_known = not len(added) or bool((added[1:] > added[:-1]).all())
     is_known &= not len(added) or int(columns.part("number", np.array([is_first.argmax()]))[0]) >= lowest
-    is_known &= bool((columns.part("count", is_add) == 1).all())
-    return is_known and not any(columns.part(name, is_key).any() for name in ("number", "count"))
+    is_known &= not is_add[_places_without(columns, "count", 1)].any()
+    if columns.bounds("kind")[1] >= Operation.PUT:
+        is_key = kinds >= Operation.PUT
+        is_known &= not any(columns.part(name, is_key).any() for name in ("number", "count"))
+    return is_known
+
+
+def _places_without(columns: FooterColumns, name: str, value: int) -> npt.NDArray[np.int64]:
+    """Return the places of the rows that have another value in a column."""
+    (_, _, base, _, _), _ = columns.encoded[name]
+    return np.flatnonzero(columns.stored(name) != value - base)
 
 
 def _turns(columns: FooterColumns, name: str) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
@@ -597,7 +606,7 @@ def _turns(columns: FooterColumns, name: str) -> tuple[npt.NDArray[np.bool_], np
         turns = (0 < line[1] < NUMBERS_END, line[1] >= NUMBERS_END)
         higher, lower = (np.array([turn] if columns.rows > 1 else [], np.bool_) for turn in turns)
         return higher, lower
-    values = columns.above_base(name)
+    values = columns.stored(name)
     return values[1:] > values[:-1], values[1:] < values[:-1]
 
 

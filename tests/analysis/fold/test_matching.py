@@ -4,9 +4,10 @@ import random
 from collections import Counter
 
 import numpy as np
+import pytest
 
 from oms_journal.analysis.fold.duplicates import BITS_RANGE, Marks, cell_bits
-from oms_journal.analysis.fold.matching import NumberSet, are_ascending, places_among, repeated
+from oms_journal.analysis.fold.matching import NumberSet, are_among, are_ascending, places_among, repeated
 from oms_journal.analysis.fold.tallies import EXACT, Tally
 from tests.support.sweeps import for_each
 
@@ -99,3 +100,14 @@ def test_a_cell_that_is_marked_twice_is_a_candidate(seed: int) -> None:
 def test_cells_are_as_many_as_the_files_are_large_within_bounds() -> None:
     assert (cell_bits(0), cell_bits(1 << 50)) == BITS_RANGE
     assert cell_bits(400 << 20) == 27
+
+
+@pytest.mark.parametrize("bits", [4, 16, 22, 23, 29])
+def test_cells_are_found_among_wanted_ones_whatever_their_neighbours_are(bits: int) -> None:
+    chance = np.random.default_rng(bits)
+    wanted = np.unique(chance.integers(0, 1 << bits, 500).astype(np.uint32))
+    near = np.concatenate([wanted, wanted + 1, wanted - 1, chance.integers(0, 1 << bits, 500)])
+    cells = (near.astype(np.uint32) & np.uint32((1 << bits) - 1)).astype(np.uint32)
+
+    assert are_among(cells, wanted, bits).tolist() == np.isin(cells, wanted).tolist()
+    assert not are_among(cells, wanted[:0], bits).any()
