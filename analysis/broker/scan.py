@@ -91,9 +91,21 @@ def read(engine: Engine, partitions: Sequence[Partition], until: Micros | None =
 
     What is bad in the files goes to `report`, where they are read.
     """
-    records, ends = Records(), Ends()
+    records = Records()
     for told in engine(partitions, partial(records_in, until=until, report=report)):
         records.merge(told)
+    return with_ends(records, engine, partitions, until, report)
+
+
+def with_ends(
+    records: Records,
+    engine: Engine,
+    partitions: Sequence[Partition],
+    until: Micros | None = None,
+    report: Report = warn,
+) -> Store:
+    """Return these records, with the ends that the second pass finds; NewerFormat, FormatError, DiskError."""
+    ends = Ends()
     doubtful = doubtful_in(records)
     if doubtful:
         for ended in engine(partitions, partial(ends_in, doubtful=doubtful, until=until, report=report)):

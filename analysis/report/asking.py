@@ -5,8 +5,8 @@ of the operations of the period     rate of what is done to keys, commits, dupli
 of everything                       files, damage, retention, losses, comparison; what keeps a file may be
                                     older than any period
 
-What the fold answers is asked together, when the first of its tables is wanted: in one pass over the files, and
-a second one where something may be a duplicate.
+What the fold answers is asked together, in one pass over the files, and a second one where something may be a
+duplicate: beforehand, with `Journals.read`, or when the first of its tables is wanted.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ def tables_of_source(journals: Journals) -> list[Asked]:
         Asked(
             "files",
             "the data files: how many bytes and operations, and of which time",
-            lambda: journals.folded([fold.FILES])[fold.FILES],
+            lambda: journals.files,
         ),
         Asked("damage", "ranges of data files that are not as they were written", journals.damage),
     ]

@@ -4,16 +4,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from oms_journal.analysis.fold import local
-from oms_journal.analysis.fold.engine import T, Work
+from oms_journal.analysis.fold.engine import Engine, T, Work
 from oms_journal.analysis.reading.parts import Partition
 
 PASS_WEIGHT = 0.5  # how much of what is left of a question a whole pass is taken for: nobody knows how many follow
 
 
+@contextmanager
+def here(size: int) -> "Iterator[Here]":
+    """Make tables here while the block runs, of so many bytes of data files."""
+    with local.Pool() as pool:
+        pool.begin(size)
+        yield Here(pool)
+
+
 class Here:
     """Makes tables here."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine = local.fold) -> None:
+        self._engine = engine
         self._tell: Callable[[float], None] = lambda _: None
         self._left = 1.0
 
@@ -25,7 +34,7 @@ class Here:
 
     def fold(self, partitions: Sequence[Partition], work: Work[T]) -> Iterator[T]:
         """Have work done, see `fold/engine.py`."""
-        for done, told in enumerate(local.fold(partitions, work), start=1):
+        for done, told in enumerate(self._engine(partitions, work), start=1):
             yield told
             self._tell(1.0 - self._left * (1.0 - PASS_WEIGHT * done / len(partitions)))
         self._left *= 1.0 - PASS_WEIGHT

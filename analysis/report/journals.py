@@ -8,7 +8,7 @@ all messages that had not ended before the period, up to its end. The fold does 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 
 from oms_journal.journal.extras import brought_by
 
@@ -16,14 +16,16 @@ with brought_by("parquet"):
     import pyarrow as pa
 
 from oms_journal.analysis.broker import scan
+from oms_journal.analysis.broker.records import Records
 from oms_journal.analysis.fold import asked as fold
-from oms_journal.analysis.fold import engine, losses
+from oms_journal.analysis.fold import local, losses
 from oms_journal.analysis.fold.answers import DAMAGE, schema_of
-from oms_journal.analysis.fold.engine import Engine
+from oms_journal.analysis.fold.engine import PARTITION_BYTES, Beside, Engine, Folding, told
 from oms_journal.analysis.reading import damage
 from oms_journal.analysis.reading.directory import Surveyed, late_archives
-from oms_journal.analysis.reading.parts import Partition
+from oms_journal.analysis.reading.parts import Damage, FilePart, Partition
 from oms_journal.analysis.reading.plan import parts_of, plan, plan_damage, surveyed
+from oms_journal.analysis.reading.schema import Micros
 from oms_journal.analysis.storage import Location, locate
 from oms_journal.journal import names
 from oms_journal.journal.errors import DiskError
@@ -123,31 +125,52 @@ class Journals:
         self._engine = engine
         self._request = request
         self._found = found
+        self._folded: dict[tuple[tuple[str, ...], timedelta], dict[str, pa.Table]] = {}
+        self._seen: _Seen | None = None
 
     @cached_property
     def _partitions(self) -> list[Partition]:
-        return plan(self._found.locations, surveys=self._found.surveys)
+        found = self._found
+        return plan(found.locations, surveys=found.surveys, partition_bytes=PARTITION_BYTES)
+
+    @cached_property
+    def files(self) -> pa.Table:
+        """The table of files. Of those on this machine the ends of their footers are read here and now."""
+        is_local = all(location.storage.is_local for location in self._found.locations)
+        engine = partial(local.fold, processes=1) if is_local else self._engine
+        return self._told(engine, self._asked([fold.FILES], fold.MINUTE))[fold.FILES]
+
+    def read(self, questions: Sequence[str], every: timedelta) -> None:
+        """Read in one pass what a fold answers to questions, what is damaged, and what is a broker's.
+
+        Who asks for these afterwards has them at once, the answers of the fold a single time.
+        """
+        seen = _Seen()
+        work = partial(_seen_in, until=self._until)
+        found = self._told(Beside(self._engine, work, seen.merge), self._asked(questions, every))
+        self._folded[tuple(questions), every] = found
+        self._seen = seen
 
     def folded(self, questions: Sequence[str], every: timedelta = fold.MINUTE) -> dict[str, pa.Table]:
         """Return what a fold answers to questions, by name, in buckets of this width."""
-        request = self._request
-        asked = fold.asked(
-            questions,
-            since=request.since,
-            until=request.until,
-            queues=request.queues,
-            every=every,
-            window=request.duplicate_window,
-        )
-        return engine.told(self._engine, self._partitions, asked, fold.micros(request.as_of), damage.pass_over)
+        known = self._folded.pop((tuple(questions), every), None)
+        return known if known is not None else self._told(self._engine, self._asked(questions, every))
 
     def damage(self) -> pa.Table:
         """Return the ranges of data files that are not as they were written, whatever the period is."""
         partitions = plan_damage(self._found.locations, surveys=self._found.surveys)
         missing = [one for partition in partitions for one in partition.missing]
-        rows = [one for found in self._engine(partitions, damage.found_in_all) for one in found]
+        if self._seen is not None:
+            rows = self._seen.damages
+        else:
+            rows = [one for found in self._engine(partitions, damage.found_in_all) for one in found]
         table = pa.Table.from_batches([damage.batch([*rows, *missing], tuple(DAMAGE))])
         return table.cast(schema_of(DAMAGE))
+
+    @property
+    def has_archives(self) -> bool:
+        """Whether there are archives, which tell of losses."""
+        return bool(self._found.archives)
 
     def losses(self) -> pa.Table:
         """Return the operations that the archives hold, and the data files do not."""
@@ -156,7 +179,40 @@ class Journals:
 
     def store(self) -> scan.Store:
         """Return what the files tell of brokers until the end of the period."""
-        until = self._request.until
-        return scan.read(
-            self._engine, self._partitions, None if until is None else fold.micros(until), damage.pass_over
+        if self._seen is None:
+            return scan.read(self._engine, self._partitions, self._until, damage.pass_over)
+        return scan.with_ends(self._seen.records, self._engine, self._partitions, self._until, damage.pass_over)
+
+    @property
+    def _until(self) -> Micros | None:
+        return None if self._request.until is None else fold.micros(self._request.until)
+
+    def _asked(self, questions: Sequence[str], every: timedelta) -> fold.Asked:
+        request = self._request
+        return fold.asked(
+            questions,
+            since=request.since,
+            until=request.until,
+            queues=request.queues,
+            every=every,
+            window=request.duplicate_window,
         )
+
+    def _told(self, engine: Folding, asked: fold.Asked) -> dict[str, pa.Table]:
+        return told(engine, self._partitions, asked, fold.micros(self._request.as_of), damage.pass_over)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is looked for beside a fold."""
+
+    records: Records = field(default_factory=Records)
+    damages: list[Damage] = field(default_factory=list)
+
+    def merge(self, later: "_Seen") -> None:
+        self.records.merge(later.records)
+        self.damages += later.damages
+
+
+def _seen_in(parts: Sequence[FilePart], until: Micros | None) -> _Seen:
+    return _Seen(scan.records_in(parts, until, damage.pass_over), damage.found_in_all(parts))

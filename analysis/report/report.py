@@ -9,7 +9,8 @@ as they were written, so every figure on it can be found in them.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -25,14 +26,14 @@ with brought_by("parquet"):
 
 from oms_journal.analysis import outdir
 from oms_journal.analysis.fold.answers import COMMENT
-from oms_journal.analysis.report.asking import Asked, asked, tables_of_source
+from oms_journal.analysis.report.asking import FOLDED, Asked, asked, tables_of_source
 from oms_journal.analysis.report.broker_asking import broker_asked
 from oms_journal.analysis.report.drawing.plots import BARS_MAX
 from oms_journal.analysis.report.drawing.scales import Buckets, buckets
 from oms_journal.analysis.report.extras import Extra, Told, told
 from oms_journal.analysis.report.facts import Facts, Scope
-from oms_journal.analysis.report.here import Here
-from oms_journal.analysis.report.journals import Journals, Request, sources
+from oms_journal.analysis.report.here import Here, here
+from oms_journal.analysis.report.journals import Journals, Request, Sources, sources
 from oms_journal.analysis.report.page import page
 from oms_journal.analysis.report.sections.contents import sections
 from oms_journal.analysis.report.sections.section import Section
@@ -49,6 +50,7 @@ Progress = Callable[[str, float], None]  # what is being asked, and which share 
 
 VERSION = 1  # of the summary
 TABLES_COUNT = 12  # that every report has
+READING_SHARE = 0.75  # of the work; what is left is to write the tables and the page, and maybe to compare
 
 
 def write_report(  # noqa: PLR0913
@@ -58,37 +60,49 @@ def write_report(  # noqa: PLR0913
     progress: Progress | None = None,
     check: Callable[[], None] | None = None,
     extras: Sequence[Extra] = (),
+    *,
+    found: Sources | None = None,
+    let_go: Callable[[], None] | None = None,
 ) -> Row:
     """Write the report and return its summary. Without Spark, processes of this machine make the same tables.
 
     `progress` is told what is being asked, and which share of all is done. `check` is called before every question and
     at the end, and may raise: then nothing is left. `extras` are questions of the caller's own, which the page answers
     first. They need Spark, and so does a comparison with a copy. The directory is on this machine's file systems; where
-    Spark runs on others, it must be theirs too. Raises what `sources` does, NotAReport, CannotWrite, FormatError,
-    SparkCouldNot, TablesNotSeen; ValueError where Spark is needed and not there.
+    Spark runs on others, it must be theirs too. `found` is what `sources` says of the paths, where somebody has it
+    already. `let_go` is called when Spark is not needed any more: it may end while the page is made. Raises what
+    `sources` does, NotAReport, CannotWrite, FormatError, SparkCouldNot, TablesNotSeen; ValueError where Spark is needed
+    and not there.
     """
     if spark is None and (request.compared_with or extras):
         raise ValueError("a comparison with a copy and questions of your own need Spark")
     since = monotonic()
-    place = _place(spark)
-    found = sources(request.paths)
-    journals = Journals(place.fold, request, found)
-    with outdir.written(directory) as unfinished:
+    found = sources(request.paths) if found is None else found
+    with outdir.written(directory) as unfinished, _place(spark, found.bytes) as place:
+        journals = Journals(place.fold, request, found)
         tables = Tables(unfinished)
         count = TABLES_COUNT + bool(request.compared_with) + len(extras)
         writer = _Writer(place, tables, count, progress or _silent, check or _go_on)
+        with place.asking("files", lambda _: None):
+            scope = _scope(journals.files, request)
+        pieces = _buckets(scope)
+        every = timedelta(microseconds=pieces.width)
+        writer.read(lambda: journals.read(FOLDED, every))
         with place.asking(UNITS, lambda _: None):
             of_broker = broker_asked(journals, request)
+        needs_spark = journals.has_archives or request.compared_with or extras
+        if not needs_spark:
+            writer.let_go(let_go or _go_on)
         writer.count += len(of_broker)
         writer.write_all(of_broker)
         writer.write_all(tables_of_source(journals))
-        scope = _scope(tables, request)
-        pieces = _buckets(scope)
-        writer.write_all(asked(journals, request, timedelta(microseconds=pieces.width)))
+        writer.write_all(asked(journals, request, every))
         undelivered_only = False
         if spark is not None:
             undelivered_only = _write_comparison(writer, spark, request) if request.compared_with else False
             writer.write_all([extra.asked(spark, request) for extra in extras])
+        if needs_spark:
+            writer.let_go(let_go or _go_on)
         scope = replace(scope, queues=tables.count("lifecycle"), seconds=monotonic() - since)
         facts = Facts(
             scope=scope,
@@ -107,12 +121,15 @@ def write_report(  # noqa: PLR0913
     return summary
 
 
-def _place(spark: "SparkSession | None") -> "Here | OnSpark":
+@contextmanager
+def _place(spark: "SparkSession | None", size: int) -> "Iterator[Here | OnSpark]":
     if spark is None:
-        return Here()
-    from oms_journal.analysis.report.on_spark import OnSpark
+        with here(size) as place:
+            yield place
+    else:
+        from oms_journal.analysis.report.on_spark import OnSpark
 
-    return OnSpark(spark)
+        yield OnSpark(spark)
 
 
 def _silent(_stage: str, _share: float) -> None:
@@ -136,6 +153,22 @@ class _Writer:
         self.count = count  # of tables
         self.written: list[Row] = []
 
+    def read(self, reading: Callable[[], None]) -> None:
+        """Have read what the tables are made of."""
+        self.check()
+
+        def tell(share: float) -> None:
+            self._progress(FOLDED[0], READING_SHARE * share)
+
+        tell(0)
+        with self._place.asking(FOLDED[0], tell):
+            reading()
+
+    def let_go(self, of_spark: Callable[[], None]) -> None:
+        """Ask nothing of Spark from now on."""
+        self._place = Here()
+        of_spark()
+
     def write_all(self, questions: Sequence[Asked]) -> None:
         for question in questions:
             self.check()
@@ -145,7 +178,8 @@ class _Writer:
         done = len(self.written)
 
         def tell(share: float) -> None:
-            self._progress(question.name, (done + share) / self.count)
+            left = 1 - READING_SHARE
+            self._progress(question.name, READING_SHARE + left * (done + share) / self.count)
 
         tell(0)
         with self._place.asking(question.name, tell):
@@ -167,8 +201,7 @@ class _Writer:
         return table.num_rows, {field.name: (field.metadata or {}).get(COMMENT, b"").decode() for field in table.schema}
 
 
-def _scope(tables: Tables, request: Request) -> Scope:
-    files = tables.read("files")
+def _scope(files: pa.Table, request: Request) -> Scope:
     return Scope(
         paths=request.paths,
         made_at=request.now,

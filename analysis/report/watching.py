@@ -56,7 +56,7 @@ def interruptible(
 def _cancel(spark: SparkSession, future: "Future[_T]") -> None:
     """Cancel what runs, again and again: while Spark plans a job there is none to cancel yet."""
     while not future.done():
-        with suppress(Py4JError):
+        with suppress(Py4JError, AttributeError):  # the latter where the session has ended already
             spark.sparkContext.cancelAllJobs()
         wait([future], LOOK_SECONDS)
 

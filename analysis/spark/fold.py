@@ -29,6 +29,7 @@ with brought_by("analysis"):
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from oms_journal.analysis.fold import engine
 from oms_journal.analysis.fold.asked import Asked
@@ -47,7 +48,7 @@ PART_BYTES = 64 << 20  # of what is open, in the second stage: a worker holds on
 _WORK = pa.schema([pa.field("place", pa.int64()), pa.field("work", pa.binary())])
 _TOLD = pa.schema([pa.field("place", pa.int64()), pa.field("border_bytes", pa.int64()), pa.field("told", pa.binary())])
 _PART = pa.schema([pa.field("part", pa.int64()), pa.field("place", pa.int64()), pa.field("told", pa.binary())])
-_SQL = {pa.int64(): "long", pa.binary(): "binary"}
+_SPARK = {pa.int64(): LongType(), pa.binary(): BinaryType()}
 _Batches = Iterator[pa.RecordBatch]
 
 
@@ -81,7 +82,7 @@ def in_spark(spark: SparkSession, bounds: Bounds | None = None) -> engine.Engine
             parts = [pickle.dumps(one.parts) for one in turn]
             works = spark.createDataFrame(_table(_WORK, range(len(turn)), parts))
             share = bounds.border_bytes_max // len(turn)
-            found = works.mapInArrow(_working(work, share), _ddl(_TOLD)).toArrow()
+            found = works.mapInArrow(_working(work, share), _columns(_TOLD)).toArrow()
             if found["told"].null_count:
                 found = _in_two_stages(works, work, -(-pc.sum(found["border_bytes"]).as_py() // bounds.part_bytes))
             yield from _in_order(found)
@@ -91,8 +92,8 @@ def in_spark(spark: SparkSession, bounds: Bounds | None = None) -> engine.Engine
 
 def _in_two_stages(works: DataFrame, work: Work[T], count: int) -> pa.Table:
     """Return what the partitions tell, then what was open at their borders, put together in so many parts."""
-    parted = works.mapInArrow(_parting(work, count), _ddl(_PART)).repartition(count, "part")
-    return parted.sortWithinPartitions("part", "place").mapInArrow(_putting_together, _ddl(_PART)).toArrow()
+    parted = works.mapInArrow(_parting(work, count), _columns(_PART)).repartition(count, "part")
+    return parted.sortWithinPartitions("part", "place").mapInArrow(_putting_together, _columns(_PART)).toArrow()
 
 
 def _in_order(found: pa.Table) -> Iterator[Any]:
@@ -127,8 +128,9 @@ def _table(schema: pa.Schema, *columns: Iterable[Any]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _ddl(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {_SQL[field.type]}" for field in schema)
+def _columns(schema: pa.Schema) -> StructType:
+    """Return the columns as Spark calls them. As text they would make it load its parser of SQL."""
+    return StructType([StructField(field.name, _SPARK[field.type]) for field in schema])
 
 
 def _working(work: Work[T], share: int) -> Callable[[_Batches], _Batches]:

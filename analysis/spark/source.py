@@ -43,13 +43,20 @@ _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 def register(spark: SparkSession) -> None:
     """Make `omsjournal` known to a session, as a source of `spark.read` and of `spark.readStream`.
 
-    The workers of a local session are then processes of this interpreter, where PYSPARK_PYTHON does not name one:
+    The workers of a local session are then processes of this interpreter, see `use_this_python`.
+    """
+    use_this_python(spark)
+    spark.dataSource.register(JournalSource)
+
+
+def use_this_python(spark: SparkSession) -> None:
+    """Let the workers of a local session be processes of this interpreter, where PYSPARK_PYTHON does not name one.
+
     Spark's own choice, the first `python3` of the path, need not have the packages.
     """
     context = getattr(spark, "sparkContext", None)  # of a session of Spark Connect it is elsewhere
     if context is not None and context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
-    spark.dataSource.register(JournalSource)
 
 
 def is_pushdown_safe() -> bool:

@@ -3,10 +3,12 @@
 import shutil
 import textwrap
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -123,11 +125,9 @@ def _refuse_what_needs_spark(compare_with: list[str] | None, master: str | None)
 def _request(engine: EngineName, **named: Any) -> "Request":
     """Return what is asked for, once it is known that all can be imported that it takes."""
     try:
-        import oms_journal.analysis.report.report
         from oms_journal.analysis.report.journals import Request
 
-        if engine is EngineName.SPARK:
-            import oms_journal.analysis.report.on_spark
+        import_module(f"oms_journal.analysis.{'spark.session' if engine is EngineName.SPARK else 'report.report'}")
     except ImportError as missing:
         library = missing.name or missing
         extra = "analysis" if engine is EngineName.SPARK else "parquet"
@@ -136,7 +136,6 @@ def _request(engine: EngineName, **named: Any) -> "Request":
             ExitCode.UNUSABLE,
             error="NotInstalled",
         ) from missing
-    assert oms_journal.analysis.report.report
     request = Request(**named)
     if request.since is not None and request.until is not None and request.since >= request.until:
         raise Usage("--since must be before --until")
@@ -157,7 +156,8 @@ def _report(request: "Request", out: Path, engine: EngineName, master: str | Non
     if is_replaced:
         output.note(f"the earlier report in {out} will be replaced")
     try:
-        size = sum(sources(paths).bytes for paths in (request.paths, request.compared_with) if paths)
+        found = sources(request.paths)
+        compared = found.bytes + sources(request.compared_with).bytes if request.compared_with else 0
     except NoJournal as refused:
         raise Usage(f"{refused}; give the right one with PATH", error=type(refused).__name__) from refused
     except DiskError as refused:
@@ -167,40 +167,43 @@ def _report(request: "Request", out: Path, engine: EngineName, master: str | Non
         def tell(what: str, share: float) -> None:
             bar("ask", round(share * SHARES), SHARES, detail=what.replace("_", " "))
 
+        def write(spark: Any = None, **more: Any) -> Mapping[str, Any]:
+            from oms_journal.analysis.report.report import write_report
+
+            return write_report(spark, request, out, tell, found=found, **more)
+
         if engine is EngineName.LOCAL:
-            return _report_here(request, out, tell)
-        return _report_by_spark(request, out, tell, bar, _Session(size, master))
-
-
-def _report_here(request: "Request", out: Path, tell: Tell) -> Mapping[str, Any]:
-    from oms_journal.analysis.report.report import write_report
-
-    return write_report(None, request, out, tell)
+            return write()
+        return _by_spark(write, out, bar, _Session(compared, master))
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
     """What is known of the session of Spark before it starts."""
 
-    size: int  # of the data files, in bytes
+    compared: int  # bytes of data files whose operations go through Java: the fold's do not
     master: str | None
 
 
-def _report_by_spark(
-    request: "Request", out: Path, tell: Tell, bar: ProgressBar, session: _Session
+def _by_spark(
+    write: Callable[..., Mapping[str, Any]], out: Path, bar: ProgressBar, session: _Session
 ) -> Mapping[str, Any]:
     from oms_journal.analysis.outdir import remove_unfinished
-    from oms_journal.analysis.report.report import write_report
     from oms_journal.analysis.report.watching import interruptible
-    from oms_journal.analysis.spark.session import quiet_session, settings_for
+    from oms_journal.analysis.spark.session import brief_session, settings_for
 
     bar("start Spark", 0, 0)
+    settings = settings_for(session.compared, session.master)
     with ExitStack() as afterwards:
         afterwards.callback(remove_unfinished, out)
-        settings = settings_for(session.size, session.master)
-        spark = afterwards.enter_context(quiet_session(master=session.master, name="oms analyze", settings=settings))
+        beside = afterwards.enter_context(ThreadPoolExecutor(1, "analyze-imports"))
+        beside.submit(import_module, "oms_journal.analysis.report.report")  # while Java starts
+        asked = brief_session(
+            master=session.master, name="oms analyze", settings=settings, folds_only=not session.compared
+        )
+        spark, end = afterwards.enter_context(asked)
         return interruptible(
-            spark, lambda check: write_report(spark, request, out, tell, check), lambda: bar("stop Spark", 0, 0)
+            spark, lambda check: write(spark, check=check, let_go=end), lambda: bar("stop Spark", 0, 0)
         )
 
 

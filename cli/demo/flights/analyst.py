@@ -60,7 +60,8 @@ def _work() -> None:
         return
     signal.signal(signal.SIGTERM, _interrupt)  # not before: a module that is imported may swallow what that raises
     try:
-        with ExitStack() as afterwards, quiet_session(name="oms demo", settings=settings_for(0)) as spark:
+        asked = quiet_session(name="oms demo", settings=settings_for(0), folds_only=True)
+        with ExitStack() as afterwards, asked as spark:
             with suppress(JournalError, Asked):  # what is wrong with Spark is told by the report
                 interruptible(spark, lambda check: _rehearse(spark, check))
             report({"ready": True})

@@ -1,5 +1,6 @@
 """The fold on this machine: in this process, in a pool of processes, interrupted, and with files that are not whole."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from oms_journal.analysis.fold import engine, local
 from oms_journal.analysis.fold.asked import Asked, asked, micros
 from oms_journal.analysis.fold.engine import T, Work
 from oms_journal.analysis.fold.partial import folded
-from oms_journal.analysis.reading.parts import Partition
+from oms_journal.analysis.reading.parts import FilePart, Partition
 from oms_journal.analysis.reading.plan import plan
 from oms_journal.analysis.storage import NoJournal, locate
 from oms_journal.journal.format.footer import MAGIC
@@ -42,6 +43,21 @@ def test_a_pool_of_processes_gives_the_same_tables_as_one_process(spool: Path) -
     found = engine.told(pool, partitions, ASKED, NOW)
 
     assert found == local.answers([str(spool)], ASKED, now=NOW)
+
+
+def test_a_pool_keeps_its_processes_for_all_passes(spool: Path) -> None:
+    partitions = plan(locate([str(spool)]), partition_bytes=1)
+
+    with local.Pool(2, pool_bytes_min=0) as pool:
+        pool.begin(0)
+        first, second = ({process for process in pool(partitions, process_of)} for _ in range(2))
+
+    assert len(first | second) <= 2
+    assert os.getpid() not in first | second
+
+
+def process_of(_: Sequence[FilePart]) -> int:
+    return os.getpid()
 
 
 def test_a_pool_that_is_left_early_ends_its_processes(spool: Path) -> None:

@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,9 +24,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.analysis import outdir
 from oms_journal.analysis.fold import local
+from oms_journal.analysis.fold.engine import T, Work
 from oms_journal.analysis.outdir import CannotWrite, NotAReport, check_place, holds_report, written
 from oms_journal.analysis.questions.described import answers
-from oms_journal.analysis.report.asking import asked, tables_of_source
+from oms_journal.analysis.reading.parts import Partition
+from oms_journal.analysis.report.asking import FOLDED, asked, tables_of_source
+from oms_journal.analysis.report.broker_asking import broker_asked
 from oms_journal.analysis.report.drawing.markup import Html
 from oms_journal.analysis.report.extras import Extra
 from oms_journal.analysis.report.journals import Journals, Request, Sources, sources
@@ -38,6 +43,7 @@ from oms_journal.analysis.spark.complaints import reason
 from oms_journal.analysis.storage import NoJournal
 from oms_journal.journal.errors import NotThisDatabase
 from oms_journal.journal.format.footer import MAGIC
+from tests.support.cli_runner import environment
 from tests.support.disks.watched_disk import HandClock
 from tests.support.journals import plain_answers as plain
 from tests.support.journals.plain_rows import MICROSECOND, Row, moment, rows_in
@@ -301,6 +307,48 @@ def test_an_empty_journal_has_a_report(tmp_path: Path) -> None:
     assert summary["answers"]["stuck"]["answer"] == "Nothing waits: there are no messages."
     rows = {name: table["rows"] for name, table in summary["tables"].items()}
     assert rows == dict.fromkeys(TABLES - {"comparison"}, 0)  # its one data file is prepared, and no more
+
+
+def test_a_report_reads_the_files_in_one_pass_and_once_more_for_what_may_be_twice(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    writer = RandomWriter(spool, 3)
+    writer.write(cleans=False)
+    passes: list[int] = []
+
+    def counted(partitions: Sequence[Partition], work: Work[T]) -> Iterator[T]:
+        passes.append(len(partitions))
+        yield from local.fold(partitions, work, processes=1)
+
+    request = Request(paths=(str(spool),), now=moment(writer.clock.now))
+    journals = Journals(counted, request, sources(request.paths))
+    assert sum(journals.files["rows"].to_pylist()) == len(rows_in(spool))
+    journals.read(FOLDED, timedelta(minutes=1))
+    questions = [*tables_of_source(journals), *asked(journals, request, timedelta(minutes=1))]
+    answers = {question.name: question.answer() for question in questions}
+    answers |= {question.name: question.answer() for question in broker_asked(journals, request)}
+
+    assert passes == [passes[0], passes[0], 0]  # there are no archives
+    anew = Journals(local.fold, request, sources(request.paths))
+    for question in [*tables_of_source(anew), *asked(anew, request, timedelta(minutes=1))]:
+        assert question.answer() == answers[question.name], question.name
+
+
+def test_a_report_without_spark_imports_none(tmp_path: Path) -> None:
+    RandomWriter(tmp_path / "spool", 1).write(openings=1)
+    lines = (
+        "import sys",
+        "from datetime import UTC, datetime",
+        "from pathlib import Path",
+        "from oms_journal.analysis.report.journals import Request",
+        "from oms_journal.analysis.report.report import write_report",
+        "write_report(None, Request(paths=(sys.argv[1],), now=datetime.now(UTC)), Path(sys.argv[2]))",
+        "assert not {'pyspark', 'py4j'} & set(sys.modules)",
+    )
+    command = [sys.executable, "-c", "\n".join(lines), str(tmp_path / "spool"), str(tmp_path / "out")]
+
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 class Stop(KeyboardInterrupt):

@@ -15,6 +15,7 @@ from oms_journal import MessageDatabase
 from oms_journal.analysis.spark import java
 from oms_journal.analysis.spark.java import Java, NoJava, find_java, java_home
 from oms_journal.journal.errors import JournalError
+from tests.support import cli_runner
 from tests.support.project import PYTHONPATH, REPOSITORY, SOURCES
 
 WITHOUT = {"PATH": "/nonexistent"}
@@ -239,6 +240,52 @@ def test_a_program_in_another_folder_is_quiet_and_its_workers_have_the_code(tmp_
     assert told["failed"].startswith("Spark did not start: ") and "heap" in told["failed"]
     left = {"JAVA_HOME": None, "SPARK_HOME": None, "SPARK_LOCAL_IP": None}
     assert told["environment"] == {**left, "PYSPARK_PYTHON": "/nonexistent/python"}
+
+
+_BRIEF = """
+import os, sys, time
+from oms_journal.analysis.spark.session import brief_session
+
+def children():
+    return {name for name in os.listdir("/proc") if name.isdigit() and parent(name) == os.getpid()}
+
+def parent(process):
+    try:
+        with open(f"/proc/{process}/stat") as told:
+            fields = told.read().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] == "Z" else int(fields[1])
+
+with brief_session(master="local[1]", folds_only=True) as (spark, end):
+    count = spark.range(7).mapInArrow(lambda batches: batches, "id long").count()
+    assert children()
+    end()
+    while children():  # the block goes on, and Java ends
+        time.sleep(0.1)
+print(count)
+"""
+
+
+@pytest.mark.whole
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no file system shows processes")
+def test_a_session_may_end_before_its_block(tmp_path: Path) -> None:
+    try:
+        find_java()
+    except NoJava as failure:
+        pytest.skip(str(failure))
+
+    done = subprocess.run(
+        [sys.executable, "-c", _BRIEF],
+        cwd=tmp_path,
+        env=cli_runner.environment(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "7\n", "")
 
 
 _OWN_SESSION = """
