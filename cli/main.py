@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -91,6 +92,7 @@ class LazyCommand(Command):
         return _import_command(self.name).make_context(info_name, args, parent=parent, **extra)
 
 
+@cache
 def _import_command(name: str) -> Any:
     module, function, _ = COMMANDS[name]
     found = getattr(import_module(f"oms_journal.cli.{module}"), function)

@@ -6,9 +6,11 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from typer import testing
 from typer.testing import CliRunner, Result
 
 from oms_journal.cli.main import app
@@ -16,6 +18,9 @@ from tests.support.disks.small_files import MODEST
 from tests.support.disks.watched_disk import TIMEOUT_SECONDS
 from tests.support.project import PYTHONPATH, REPOSITORY
 from tests.support.warm_starts import run
+
+# It would make the table of all commands anew for each that is run.
+testing._get_command = cache(testing._get_command)  # type: ignore[attr-defined]
 
 _VARIABLES: Mapping[str, str | None] = {
     "SPOOL_DIRECTORY": None,
