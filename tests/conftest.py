@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.internal.conjecture import providers
 
-from tests import one_name, quick_device
+from tests import one_name
 from tests.long_files import ByFile, in_order
 from tests.spark_session import spark as spark  # a fixture of all tests
 from tests.support.sweeps import mark_samples
@@ -51,11 +51,6 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_samples(items)
     items[:] = in_order(items)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("markexpr") == EACH_DAY:
-        quick_device.use()
 
 
 def pytest_collection() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from bench.engine.bytecodes import OPERATIONS, TRACED, Count, counted
 from bench.engine.cost import IN_MEMORY
-from tests import quick_device
 
 # Bytecodes and calls of one operation. Lower them when a path gets shorter.
 HELD = {
@@ -28,7 +27,6 @@ def counts() -> dict[str, Sequence[Count]]:
         pytest.MonkeyPatch.context() as patch,
         tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as directory,
     ):
-        quick_device.unused(patch)
         patch.delenv("OMS_CHECK", raising=False)  # tests have each group read back before it is written, users do not
         return {name: counted(Path(directory), operation) for name, operation in OPERATIONS.items()}
 
