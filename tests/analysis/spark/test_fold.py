@@ -69,6 +69,7 @@ def test_partitions_come_together_in_their_order_however_many_jobs_fold_them(
     assert found == local.answers(paths, ASKED, now=micros(NOW))
 
 
+@pytest.mark.whole
 def test_the_questions_give_the_same_answers(spark: SparkSession, paths: list[str]) -> None:
     columns = schema.ddl((*schema.default_columns(), "properties_length"))
     operations = spark.read.format("omsjournal").schema(columns).load(paths).cache()
