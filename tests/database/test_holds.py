@@ -152,7 +152,7 @@ def test_where_what_is_held_cannot_be_read_all_that_may_be_is_held() -> None:
 @in_three_sizes
 @pytest.mark.parametrize("how", ["killed", "cut off"])
 def test_it_is_so_wherever_the_first_start_that_could_not_read_it_ended(how: str, share: Share) -> None:
-    for step in share.every(8, range(1, 1000)):
+    for step in share.every(16, range(1, 1000)):
         whole, old, later = with_rotted_ranges()
         disk = whole.restart()
         disk.kill_at = step
@@ -204,7 +204,7 @@ def test_what_is_let_go_is_handed_out_again_in_order_and_for_good() -> None:
 
 @in_two_sizes
 def test_a_start_that_is_killed_anywhere_holds_the_same_when_it_is_repeated_without_the_option(share: Share) -> None:
-    for step in share.every(5, range(1, 1000)):
+    for step in share.every(10, range(1, 1000)):
         disk, old, new = damaged()
         disk.kill_at = step
         try:
@@ -225,7 +225,7 @@ def test_a_start_that_is_killed_anywhere_holds_the_same_when_it_is_repeated_with
 @in_two_sizes
 def test_what_a_start_that_was_killed_had_found_is_held_by_the_next_one_that_is_asked_to(share: Share) -> None:
     """The first one was not asked to hold, may have repaired the file, and nobody has its report."""
-    for step in share.every(5, range(1, 1000)):
+    for step in share.every(10, range(1, 1000)):
         disk, old, new = damaged()
         disk.kill_at = step
         try:

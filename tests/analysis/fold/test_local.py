@@ -22,6 +22,7 @@ from tests.support.journals.analysed import files_table
 from tests.support.journals.folded import EVERY, expected
 from tests.support.journals.plain_rows import assert_same_rows, files_in, moment, plain_rows, rows_in
 from tests.support.journals.random_journal import RandomWriter, damage
+from tests.support.sweeps import sampled
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +137,7 @@ def test_a_path_to_nothing_is_refused(tmp_path: Path) -> None:
         local.answers([str(tmp_path)], ASKED, now=NOW)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", sampled(range(3), 1))
 def test_what_is_doubtful_after_damage_is_folded_once_more(tmp_path: Path, seed: int) -> None:
     """Salvaged, and without footers: ADDs are missing in files that are there, and their ends are not."""
     writer = RandomWriter(tmp_path / "spool", seed)

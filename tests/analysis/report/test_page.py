@@ -16,12 +16,18 @@ from oms_journal.analysis.report.page import page
 from tests.support.journals import report_tables
 from tests.support.journals.report_tables import DATABASE, EVIL, FIRST, LAST, QUEUES, Told, World
 from tests.support.servers.browser import Browser, browser, needs_browser
-from tests.support.sweeps import a_sample
+from tests.support.sweeps import Test
 
 WIDTHS = (1280, 400)
 PAGE_BYTES_MAX = 2 << 20
 CONTRAST_MIN = 4.5  # of text, as the accessibility guidelines ask for
 FONT_PIXELS_MIN = 10.5
+
+
+def in_browser(test: Test) -> Test:
+    """Have a test in the whole, since a browser takes many seconds of a processor, and where there is one."""
+    marked: Test = pytest.mark.whole(needs_browser(test))
+    return marked
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +53,7 @@ def _told(folder: Path, rows: report_tables.Rows, world: World | None = None, **
     return report_tables.told(report_tables.write(folder / "tables", rows), world, **scope)
 
 
-@a_sample(1)
-@needs_browser
+@in_browser
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_page_loads_alone_fits_its_window_and_complains_of_nothing(
@@ -63,8 +68,7 @@ def test_the_page_loads_alone_fits_its_window_and_complains_of_nothing(
     assert tab.run("[...document.querySelectorAll('section')].every(s => s.scrollWidth <= s.clientWidth)")
 
 
-@a_sample(1)
-@needs_browser
+@in_browser
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_text_is_large_enough_and_stands_out_from_its_ground(
@@ -101,7 +105,7 @@ _TEXTS = """(() => {
 })()"""
 
 
-@needs_browser
+@in_browser
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_plot_is_drawn_and_its_axes_are_labelled(tab: Browser, busy: Path, width: int) -> None:
     tab.open(busy, width=width)
@@ -130,7 +134,7 @@ def test_every_plot_is_drawn_and_its_axes_are_labelled(tab: Browser, busy: Path,
     assert min(spreads) > 10
 
 
-@needs_browser
+@in_browser
 @pytest.mark.parametrize("width", WIDTHS)
 def test_labels_beside_a_plot_do_not_run_into_each_other(tab: Browser, busy: Path, width: int) -> None:
     tab.open(busy, width=width)
@@ -147,7 +151,7 @@ def test_labels_beside_a_plot_do_not_run_into_each_other(tab: Browser, busy: Pat
     assert overlapping == []
 
 
-@needs_browser
+@in_browser
 def test_a_click_on_a_heading_sorts_and_another_one_turns_the_order_round(tab: Browser, busy: Path) -> None:
     tab.open(busy)
     tab.run("window.heading = document.querySelectorAll('#stuck th button')[1]; heading.scrollIntoView()")
@@ -165,7 +169,7 @@ def test_a_click_on_a_heading_sorts_and_another_one_turns_the_order_round(tab: B
     assert len(set(falling)) > 5
 
 
-@needs_browser
+@in_browser
 def test_headings_are_reached_and_used_by_keyboard(tab: Browser, busy: Path) -> None:
     tab.open(busy)
     tab.run("document.querySelector('#stuck .scroll').focus()")
@@ -183,7 +187,7 @@ def test_headings_are_reached_and_used_by_keyboard(tab: Browser, busy: Path) -> 
     assert order is True
 
 
-@needs_browser
+@in_browser
 def test_what_is_unknown_stands_last_in_either_order(tab: Browser, busy: Path) -> None:
     tab.open(busy)
     tab.run("window.heading = document.querySelectorAll('#stuck th button')[2]")
@@ -202,7 +206,7 @@ def _column(tab: Browser, section: str, place: int) -> list[str]:
     return found
 
 
-@needs_browser
+@in_browser
 def test_a_long_table_is_folded_until_a_button_is_pressed(tab: Browser, busy: Path) -> None:
     tab.open(busy)
     shown = "[...document.querySelectorAll('#disk tbody tr')].filter(row => row.getClientRects().length).length"
@@ -214,7 +218,7 @@ def test_a_long_table_is_folded_until_a_button_is_pressed(tab: Browser, busy: Pa
     assert "28 more" in tab.run("document.querySelector('#disk .more').textContent")
 
 
-@needs_browser
+@in_browser
 def test_names_that_are_markup_are_text_and_nothing_of_them_runs(tab: Browser, busy: Path) -> None:
     tab.open(busy)
 
@@ -228,7 +232,7 @@ def test_names_that_are_markup_are_text_and_nothing_of_them_runs(tab: Browser, b
     assert tab.complaints == []
 
 
-@needs_browser
+@in_browser
 def test_the_pointer_shows_names_as_text_too(tab: Browser, busy: Path) -> None:
     tab.open(busy, width=400)
     tab.run("window.plot = document.querySelectorAll('#traffic .plot')[1]; plot.scrollIntoView({block: 'center'})")
@@ -248,7 +252,7 @@ def test_the_pointer_shows_names_as_text_too(tab: Browser, busy: Path) -> None:
     assert tab.run("document.documentElement.scrollWidth") == 400
 
 
-@needs_browser
+@in_browser
 def test_a_plot_is_read_by_arrow_keys(tab: Browser, busy: Path) -> None:
     tab.open(busy)
     tab.run("document.querySelector('#stuck .plot').focus()")
@@ -262,7 +266,7 @@ def test_a_plot_is_read_by_arrow_keys(tab: Browser, busy: Path) -> None:
     assert texts[4] is True
 
 
-@needs_browser
+@in_browser
 def test_a_line_that_covers_another_one_has_other_dashes(tab: Browser, busy: Path) -> None:
     tab.open(busy)
 
@@ -281,7 +285,7 @@ def test_a_line_that_covers_another_one_has_other_dashes(tab: Browser, busy: Pat
         assert named == (drawn if len(drawn) > 1 else [])
 
 
-@needs_browser
+@in_browser
 @pytest.mark.parametrize(("key", "code"), [("Enter", 13), (" ", 32)], ids=["enter", "space"])
 def test_a_line_is_switched_off_and_on_by_keyboard(tab: Browser, busy: Path, key: str, code: int) -> None:
     tab.open(busy)
@@ -298,7 +302,7 @@ def test_a_line_is_switched_off_and_on_by_keyboard(tab: Browser, busy: Path, key
     assert states[0] == states[2]
 
 
-@needs_browser
+@in_browser
 def test_what_is_switched_off_of_a_stack_is_not_in_its_sum(tab: Browser, busy: Path) -> None:
     tab.open(busy)
     shown = "[...document.querySelectorAll('#stuck .plot .area')].length"
@@ -314,7 +318,7 @@ def test_what_is_switched_off_of_a_stack_is_not_in_its_sum(tab: Browser, busy: P
     assert "all queues" in tab.run("document.getElementById('tip').textContent")
 
 
-@needs_browser
+@in_browser
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_queue_that_is_chosen_is_all_that_drawings_and_tables_show(tab: Browser, busy: Path, width: int) -> None:
     tab.open(busy, width=width)
@@ -342,7 +346,7 @@ _CHOOSE = """(() => { const select = document.querySelector('.choose select');
     select.value = '%s'; select.dispatchEvent(new Event('change')); })()"""
 
 
-@needs_browser
+@in_browser
 def test_a_time_is_chosen_by_keyboard_and_all_drawings_over_time_follow(tab: Browser, busy: Path) -> None:
     tab.open(busy)
     tab.run("window.ends = document.querySelectorAll('.choose input')")
@@ -367,7 +371,7 @@ def test_a_time_is_chosen_by_keyboard_and_all_drawings_over_time_follow(tab: Bro
     assert tab.complaints == []
 
 
-@needs_browser
+@in_browser
 def test_the_script_draws_what_is_drawn_without_it(tab: Browser, busy: Path) -> None:
     tab.open(busy)
     state = """figures.filter(one => one.isTimed).map(({figure}) => ({
@@ -386,7 +390,7 @@ def test_the_script_draws_what_is_drawn_without_it(tab: Browser, busy: Path) -> 
     assert len(before) == 11
 
 
-@needs_browser
+@in_browser
 def test_without_its_script_the_page_has_its_drawings_and_all_rows(tab: Browser, busy: Path) -> None:
     tab.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
@@ -402,7 +406,7 @@ def test_without_its_script_the_page_has_its_drawings_and_all_rows(tab: Browser,
     assert 'class="unfold"' not in text
 
 
-@needs_browser
+@in_browser
 def test_the_script_words_values_as_the_page_does(tab: Browser, busy: Path) -> None:
     tab.open(busy)
     values = [0, 1, 2, 0.05, 0.123, 1.26, 17.31, 99.96, 100.4, 999.6, 1000, 1023, 1024, 1536, 10_240, 123_456.7, 10**6]
@@ -421,7 +425,7 @@ _WORDS = {
 }
 
 
-@needs_browser
+@in_browser
 def test_the_page_prints(tab: Browser, busy: Path) -> None:
     tab.open(busy)
 
@@ -431,7 +435,7 @@ def test_the_page_prints(tab: Browser, busy: Path) -> None:
     assert 2 <= len(re.findall(rb"/Type\s*/Page\b", paper)) <= 20
 
 
-@needs_browser
+@in_browser
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("what", ["empty", "one"])
 def test_the_smallest_journals_have_a_page(tab: Browser, tmp_path: Path, what: str, width: int) -> None:

@@ -111,6 +111,7 @@ def test_no_second_stage_is_made_below_the_bound(
     assert found["lifecycle"].num_rows
 
 
+@pytest.mark.whole
 def test_each_question_is_what_the_fold_answers(spark: SparkSession, paths: list[str]) -> None:
     journals = Journals(spark, paths)
     asked: dict[str, DataFrame] = {

@@ -295,7 +295,7 @@ def test_a_value_at_the_end_of_its_range_is_welcome(fields: dict[str, Any]) -> N
 @in_two_sizes
 @for_each("function", range(24))
 def test_every_combination_is_answered(function: int, share: Share) -> None:
-    for option, conv_id, wait, is_server in share.every(7, product(range(24), CONV_IDS, WAITS, (False, True))):
+    for option, conv_id, wait, is_server in share.every(14, product(range(24), CONV_IDS, WAITS, (False, True))):
         call = said(function, option, conv_id=conv_id, wait=wait)
         for is_logged_on in (False, True):
             refused = check(call, is_server=is_server, is_logged_on=is_logged_on)

@@ -85,7 +85,7 @@ def test_wherever_one_bit_is_wrong_the_broker_starts_and_gives_no_identifier_twi
     is_closed: bool, share: Share
 ) -> None:
     driver = written(is_closed=is_closed)
-    for name, at in share.every(12, places(driver.disk)):
+    for name, at in share.every(24, places(driver.disk)):
         store = damaged(driver, name, at).open()
         found = begun(store)
         assert found.master.starts > STARTS, f"{name} at {at}"

@@ -72,7 +72,7 @@ def test_whichever_call_fails_it_is_told_as_an_error_of_the_disk_or_does_no_harm
     options: BackupOptions, verb: str, share: Share
 ) -> None:
     scene = Scene(options, rounds=(8, 8))
-    for nth in share.every(25, range(1, 10_000)):
+    for nth in share.every(50, range(1, 10_000)):
         disk = scene.disk.restart()
         disk.fail(verb, nth)
         try:

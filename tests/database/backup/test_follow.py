@@ -192,7 +192,7 @@ def test_killed_at_any_change_the_backup_is_one_that_was_or_the_next(share: Shar
         before = check_backup(scene.disk, scene.history)
         scene.works(3)
         base = scene.disk.restart()
-        for kill_at in share.every(5, range(1, 1000)):
+        for kill_at in share.every(10, range(1, 1000)):
             disk = base.restart()
             disk.kill_at = disk.steps + kill_at
             follower = _at(disk, scene)

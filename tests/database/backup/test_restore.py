@@ -301,7 +301,7 @@ def test_a_verb_that_fails_once_anywhere_fails_the_restore_or_is_got_over_and_it
     verb: str, share: Share
 ) -> None:
     failed = 0
-    for nth in share.every(4, range(1, 400)):
+    for nth in share.every(8, range(1, 400)):
         was = made(rounds=6)
         was.disk.fail(verb, nth)
         try:

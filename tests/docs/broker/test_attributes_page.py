@@ -9,6 +9,7 @@ import pytest
 from oms_journal.broker.attributes.keywords import DEFAULTS_OF_OMS, KEYWORDS, SECTIONS, BadValue, Keyword
 from oms_journal.broker.durations import MICROSECONDS
 from tests.support.project import REPOSITORY
+from tests.support.sweeps import for_each
 
 PAGE = (REPOSITORY / "docs" / "reference" / "attributes.md").read_text(encoding="utf-8")
 KNOWN = {keyword.name: keyword for keyword in KEYWORDS}
@@ -39,7 +40,7 @@ def test_every_attribute_has_a_row_and_no_row_is_of_anything_else() -> None:
     assert len(list(_rows())) == len(ROWS)
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@for_each("name", KNOWN)
 def test_a_row_says_where_an_attribute_stands_and_what_counts_without_it(name: str) -> None:
     row, keyword = ROWS[name], KNOWN[name]
 
@@ -50,7 +51,7 @@ def test_a_row_says_where_an_attribute_stands_and_what_counts_without_it(name: s
     assert len(row.meaning.split()) >= 3
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@for_each("name", KNOWN)
 def test_a_row_says_which_values_an_attribute_takes(name: str) -> None:
     keyword, values = KNOWN[name], ROWS[name].values
     taken, refused = _probes(values)

@@ -12,6 +12,7 @@ from tests.recovery.crashes.test_table import written_rows
 from tests.simulation.faults.all_faults import FAULTS
 from tests.simulation.worlds import REAL
 from tests.support.project import REPOSITORY
+from tests.support.sweeps import for_each
 
 DOCS = REPOSITORY / "docs"
 PAGES = {name: (DOCS / name).read_text(encoding="utf-8") for name in (
@@ -40,10 +41,8 @@ FOUND = rows_of("## What was found")
 ATTACKED = TEXT.split("\n## How it was attacked\n", 1)[1].split("\n## ", 1)[0]
 
 
-@pytest.mark.parametrize("row", FOUND, ids=lambda row: re.sub(r"\W+", "-", row[0])[:60])
-def test_what_was_found_has_its_test(row: list[str]) -> None:
-    what, since, by, tests = row
-
+@for_each(("what", "since", "by", "tests"), FOUND)
+def test_what_was_found_has_its_test(what: str, since: str, by: str, tests: str) -> None:
     assert all((what, since, by))
     places = re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", tests)
     assert places, tests

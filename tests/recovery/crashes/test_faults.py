@@ -119,7 +119,7 @@ def check_run(run: Run, where: str) -> None:
 @in_three_sizes
 @pytest.mark.parametrize("failing", FAULTS, ids=str)
 def test_no_failing_call_costs_anything_that_was_acknowledged(failing: Failing, share: Share) -> None:
-    for nth in share.every(11, range(1, 1000)):
+    for nth in share.every(22, range(1, 1000)):
         run = run_with(failing, nth)
         if not run.disk.failed:
             return
@@ -131,7 +131,7 @@ def test_no_failing_call_costs_anything_that_was_acknowledged(failing: Failing, 
 @pytest.mark.parametrize("failing", [Failing(verb, errno.EIO) for verb in ("write", "write_durably", "sync")], ids=str)
 def test_nor_while_files_grow_step_by_step(failing: Failing, share: Share) -> None:
     """Of larger files only the beginning is prepared at first, the rest while they are being written."""
-    for nth in share.every(11, range(1, 1000)):
+    for nth in share.every(22, range(1, 1000)):
         run = Run(SimulatedDisk(), Account())
         run.disk.fail(failing.verb, nth, failing.code)
         writer = Writer(open_unattended(run.disk, max_data_file_size="400K"), run.account)

@@ -105,7 +105,7 @@ def check_noticed(store: Store, name: str, bit: int) -> None:
 
 
 def share_of(share: Share, store: Store, name: str, stride: int) -> list[int]:
-    return share.of(places(store, name, stride=stride), 3, kind=lambda bit: part_of(store, name, bit)[0])
+    return share.of(places(store, name, stride=stride), 2, kind=lambda bit: part_of(store, name, bit)[0])
 
 
 @a_sample(1, more=1)
@@ -113,7 +113,7 @@ def share_of(share: Share, store: Store, name: str, stride: int) -> list[int]:
 @pytest.mark.parametrize("store", STORES)
 def test_no_flipped_bit_that_decides_something_goes_unnoticed(store: Store, share: Share) -> None:
     name = store.newest()
-    for bit in share.of(bits_that_decide(store, name), 40, kind=lambda bit: part_of(store, name, bit)):
+    for bit in share.of(bits_that_decide(store, name), 25, kind=lambda bit: part_of(store, name, bit)):
         check_noticed(store, name, bit)
 
 
@@ -121,7 +121,7 @@ def test_no_flipped_bit_that_decides_something_goes_unnoticed(store: Store, shar
 @pytest.mark.parametrize("store", STORES)
 def test_no_flipped_byte_anywhere_goes_unnoticed(store: Store, share: Share) -> None:
     for name in store.data_files():
-        for bit in share.of(places(store, name, stride=7), 12):
+        for bit in share.of(places(store, name, stride=7), 8):
             check_noticed(store, name, bit)
 
 
@@ -145,7 +145,7 @@ def test_a_flipped_bit_between_groups_costs_nothing(share: Share) -> None:
 @in_three_sizes
 def test_a_flipped_low_water_mark_lets_go_of_nothing(share: Share) -> None:
     name, piece = next((f.name, p) for f in SEALED.frames for p in f.pieces if p.key == LOW_WATER_KEY.decode())
-    for bit in share.of(range(8 * piece.start, 8 * piece.end), 4):
+    for bit in share.of(range(8 * piece.start, 8 * piece.end), 2):
         check_salvage(SEALED, name, bit)
 
 

@@ -157,7 +157,7 @@ def test_the_first_commit_after_the_takeover_is_not_acknowledged(commits: int, i
 def test_a_former_owner_that_comes_back_at_any_moment_costs_the_new_one_nothing(
     commits: int, is_ahead: bool, is_held: bool, share: Share
 ) -> None:
-    for step in share.every(12, range(1, 200)):
+    for step in share.every(24, range(1, 200)):
         disk = SimulatedDisk()
         former, account = overtaken(disk, commits=commits, is_ahead=is_ahead, is_held=is_held)
         passing = silent(disk)
@@ -207,7 +207,7 @@ def come_back_unless_still_owner(former: Unattended) -> None:
 @pytest.mark.parametrize("is_held", [False, True])
 def test_what_was_not_there_at_the_takeover_is_never_there(commits: int, is_held: bool, share: Share) -> None:
     """The former owner stops before any change of a commit; the new one looks, and commits nothing; it goes on."""
-    for change in share.every(3, range(1, 200)):
+    for change in share.every(6, range(1, 200)):
         disk = SimulatedDisk()
         former, _ = overtaken(disk, commits=commits, is_ahead=False, is_held=is_held)
         opened = take_over_before(disk, change, is_held=is_held)

@@ -58,7 +58,7 @@ SCENARIOS = [
 
 
 IN_SAMPLE = ("plain", "aligned, sealed late")
-STRIDE = 30  # of the changes in a sample
+STRIDE = 60  # of the changes in a sample
 
 
 def cut_power_at_every_change(scenario: Scenario, seed: int, is_mine: Callable[[int, str], bool]) -> int:

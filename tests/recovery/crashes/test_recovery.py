@@ -194,7 +194,7 @@ def test_a_killed_start_is_repeated_with_the_same_result(situation: Callable[[],
     newest = newest_of(situation())
     changes = changes_of(situation())
     assert len(changes) > 2
-    for step in share.of(range(1, len(changes) + 1), len(changes) // 20, kind=lambda step: changes[step - 1]):
+    for step in share.of(range(1, len(changes) + 1), len(changes) // 40, kind=lambda step: changes[step - 1]):
         disk = situation()
         disk.kill_at = step
         try:
@@ -284,7 +284,7 @@ def _ended_while_sealing(at: int, *, fails: bool) -> SimulatedDisk | None:
 @pytest.mark.parametrize("fails", [False, True], ids=["killed", "a failed sync"])
 def test_a_footer_that_a_start_trusts_is_there_after_a_power_cut(fails: bool, share: Share) -> None:
     """The process that wrote it may have ended before its sync, or the sync may have failed: the page cache has it."""
-    seeds = share.of(range(16), 2)
+    seeds = share.of(range(16), 1)
     for at in range(1, 1000):
         disk = _ended_while_sealing(at, fails=fails)
         if disk is None:
@@ -323,7 +323,7 @@ def test_a_footer_says_that_a_file_was_begun_only_when_that_is_durable(size: int
         with contextlib.suppress(Killed), open_unattended(disk):
             assert step > 10
             return
-        for seed in share.of(range(12), 2):
+        for seed in share.of(range(12), 1):
             with open_unattended(disk.crash(seed)) as again:
                 assert not again.recovery.lost, (step, seed)
     raise AssertionError("a start without a kill comes at last")
@@ -350,7 +350,7 @@ def test_it_is_not_given_again_though_starts_that_commit_nothing_came_between(ho
 @pytest.mark.parametrize("kept", [HEADERS_SIZE, 0], ids=["with a header", "without one"])
 @pytest.mark.parametrize("how", ["killed", "power cut"])
 def test_nor_though_starts_that_were_killed_came_between(how: str, kept: int, share: Share) -> None:
-    for step in share.every(9, range(1, 1000)):
+    for step in share.every(18, range(1, 1000)):
         if is_never_given_again(how, kept, step):
             return
     raise AssertionError("a start without a kill comes at last")

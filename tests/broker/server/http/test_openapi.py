@@ -24,7 +24,7 @@ from tests.support.servers.stomp_server import Serving
 from tests.support.servers.web_place import WebPlace
 from tests.support.sweeps import a_sample, split
 
-FEW, MANY = 6, 25  # examples of each operation and of each way to be asked; a fifth of it for each information object
+FEW, MANY = 3, 25  # examples of each operation and of each way to be asked; a fifth of it for each information object
 WITH_IDENTIFIERS = {"PSF", "UOW", "CONVERSATION", "PUBLICATION"}  # by which their rows are in order
 
 
