@@ -5,8 +5,11 @@ Long files begin first, there are more workers than processors, and what was col
 
 import gc
 import os
+import shutil
 import signal
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
@@ -17,6 +20,8 @@ from tests.long_files import ByFile, in_order
 from tests.spark_session import spark as spark  # a fixture of all tests
 from tests.support.sweeps import mark_samples
 
+MEMORY = Path("/dev/shm")  # a file system without a device to wait for; its calls are the system's all the same
+ROOM_BYTES = 4 << 30
 EACH_DAY = "not whole and not slow"  # the marks of what `make test` runs
 
 sys.meta_path.insert(0, one_name)
@@ -51,6 +56,20 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_samples(items)
     items[:] = in_order(items)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("markexpr") == EACH_DAY and "TMPDIR" not in os.environ and _has_room(MEMORY):
+        os.environ["TMPDIR"] = str(MEMORY)  # of what is started too
+        tempfile.tempdir = None
+
+
+def _has_room(directory: Path) -> bool:
+    """Say whether all that the tests of every day have on a disk at a time finds room there."""
+    try:
+        return os.access(directory, os.W_OK | os.X_OK) and shutil.disk_usage(directory).free >= ROOM_BYTES
+    except OSError:
+        return False
 
 
 def pytest_collection() -> None:

@@ -605,6 +605,7 @@ def test_several_that_are_taken_by_a_call_that_is_cancelled_are_given_back(tmp_p
     assert sorted(got) == list(range(1, 81))
 
 
+@pytest.mark.whole  # there it lies on a disk, each day in a file system in memory
 def test_what_is_in_memory_is_taken_without_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def play() -> list[bytes]:
         async with AsyncMessageDatabase.open(tmp_path) as db:
