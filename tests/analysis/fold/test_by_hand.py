@@ -8,7 +8,7 @@ import pytest
 
 from oms_journal.analysis.fold.asked import Asked
 from oms_journal.analysis.fold.local import answers
-from tests.support.journals.by_hand import (
+from tests.analysis.by_hand import (
     S,
     T,
     add,

@@ -14,7 +14,7 @@ from oms_journal.database.stats import FileExplanation, Pin
 from oms_journal.journal.format.frames import FRAME_SIZE
 from oms_journal.journal.format.headers import FRAMES_AT
 from oms_journal.journal.writing.draft import CommitBuilder
-from tests.support.journals.by_hand import S, T, add, by_database, deliver, named, of, put, written
+from tests.analysis.by_hand import S, T, add, by_database, deliver, named, of, put, written
 from tests.support.journals.plain_rows import Answer, File, database_of, plain_rows
 from tests.support.journals.random_journal import SMALL, RandomWriter
 

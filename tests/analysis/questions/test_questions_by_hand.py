@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from oms_journal import MessageDatabase
 from oms_journal.analysis import questions
 from oms_journal.analysis.questions import Journals
+from tests.analysis.by_hand import add, by_database, delete, deliver, moved, of, put, written
 from tests.broker.admin import broker_questions
-from tests.support.journals.by_hand import add, by_database, delete, deliver, moved, of, put, written
 from tests.support.journals.plain_rows import Row, answer, frame
 from tests.support.sweeps import a_sample
 
