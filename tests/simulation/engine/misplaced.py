@@ -124,7 +124,7 @@ class Misplacing(Starts):
         """Put a file of a copy that went on by itself in the place of the one that has its name."""
         disk = self.disk.restart()
         other = self._open(disk)
-        other.add("aside", bytes(16))  # the queues of the scripts may be full
+        other.add("qx", bytes(16))  # as long as what is added here; the queues of the script may be full
         other.close()
         for seed in range(2):
             self.callers.add(self._opened(), Add(0, 16, step.file + seed))
