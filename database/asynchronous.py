@@ -385,8 +385,10 @@ class AsyncMessageDatabase:
         """
         if delay is not None or at is not None or expires is not None or group is not None:
             drafting = self._database._drafting
-            terms = new_terms(drafting.moment, delay, at, expires, group)
-            return self._added(drafting.add(queue, payload, properties, producer_id, terms), wait)
+            draft = drafting.add(
+                queue, payload, properties, producer_id, lambda: new_terms(drafting.moment, delay, at, expires, group)
+            )
+            return self._added(draft, wait)
         if properties is not None or producer_id is not None or wait is not None:
             return self._added(self._database._drafting.add(queue, payload, properties, producer_id), wait)
         if self._plain is None:

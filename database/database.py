@@ -490,8 +490,13 @@ class MessageDatabase:
         ValueError.
         """
         if delay is not None or at is not None or expires is not None or group is not None:
-            terms = new_terms(self.options._moment, delay, at, expires, group)
-            draft = self._drafting.add(queue, payload, properties, producer_id, terms)
+            draft = self._drafting.add(
+                queue,
+                payload,
+                properties,
+                producer_id,
+                lambda: new_terms(self.options._moment, delay, at, expires, group),
+            )
         else:
             draft = self._drafting.add(queue, payload, properties, producer_id)
         if wait is not None:

@@ -51,14 +51,17 @@ class Drafting:
         payload: Payload,
         properties: Mapping[str, str] | None = None,
         producer_id: str | None = None,
-        terms: NewTerms | None = None,
+        said: Callable[[], NewTerms | None] | None = None,
     ) -> Draft:
-        """Return the draft of one message with all that belongs to it."""
+        """Return the draft of one message with all that belongs to it.
+
+        What was handed in is copied before a clock is asked for the terms: what becomes of it then changes nothing.
+        """
         encode = self.encode
         template = (encode.templates.get(queue) if queue.__class__ is str else None) or encode.queue(queue)
         if type(payload) is not bytes:
             payload = plain_bytes(payload, "payload")
-        if properties is None and producer_id is None and terms is None:
+        if properties is None and producer_id is None and said is None:
             if len(payload) > encode.message_bytes_max:
                 encode.check_size(payload, b"")
             return one_add(template, payload)
@@ -69,6 +72,7 @@ class Drafting:
             encode.check_size(payload, encoded)
         elif len(payload) > encode.message_bytes_max:
             encode.check_size(payload, encoded)
+        terms = said() if said is not None else None
         if terms is not None:
             draft = one_add(template, payload, encoded, producer, columns_of((terms,)))
             of_runs = (TermsOfRun(0, 1, template, terms),)

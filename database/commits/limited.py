@@ -105,9 +105,9 @@ class LimitedDrafting(Drafting):
         payload: Payload,
         properties: Mapping[str, str] | None = None,
         producer_id: str | None = None,
-        terms: NewTerms | None = None,
+        said: Callable[[], NewTerms | None] | None = None,
     ) -> Draft:
-        return self._limited(super().add(queue, payload, properties, producer_id, terms))
+        return self._limited(super().add(queue, payload, properties, producer_id, said))
 
     def add_many(
         self,

@@ -333,8 +333,8 @@ class QueueServer:
                 lambda: None if asked is None else terms_as_of(drafting.moment(), asked),
             )
         properties = None if new.properties is None else new.properties[0]
-        terms = None if asked is None else terms_as_of(drafting.moment(), asked)
-        return drafting.add(new.queue, new.payloads[0], properties, new.producer_id, terms)
+        said = None if asked is None else lambda: terms_as_of(drafting.moment(), asked)
+        return drafting.add(new.queue, new.payloads[0], properties, new.producer_id, said)
 
     async def _add_in_turn(
         self, database: AsyncMessageDatabase, kind: int, new: NewMessages, reader: asyncio.StreamReader

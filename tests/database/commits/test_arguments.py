@@ -1,6 +1,7 @@
 """What callers hand in: consumed and copied where it comes in, or refused with nothing changed."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,32 @@ def test_buffers_and_mappings_are_copied_when_the_call_is_made(tmp_path: Path) -
         assert sorted(message.payload for message in db.undelivered("q")) == [b"add", b"add", b"many", b"many"]
         assert [message.properties for message in db.undelivered("q")].count({"k": "v"}) == 1
         assert db.get("key") == b"value"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("named", [{"delay": 0}, {"expires": 3600.0}, {"group": "g"}, {"producer_id": "p"}])
+def test_a_buffer_is_copied_before_a_clock_is_asked(tmp_path: Path, named: dict[str, Any], is_async: bool) -> None:
+    """Whose clock it is may be the one who changes the buffer."""
+    payload = bytearray(b"as it was")
+
+    def clock() -> int:
+        payload[:] = b"x" * len(payload)
+        return time.time_ns() // 1000
+
+    async def play() -> None:
+        async with AsyncMessageDatabase.open(tmp_path, clock=clock) as db:
+            payload[:] = b"as it was"
+            await db.add("q", payload, **named)
+
+    if is_async:
+        asyncio.run(play())
+    else:
+        with MessageDatabase.open(tmp_path, clock=clock) as db:
+            payload[:] = b"as it was"
+            db.add("q", payload, **named)
+
+    with MessageDatabase.open(tmp_path) as db:
+        assert [message.payload for message in db.undelivered("q")] == [b"as it was"]
 
 
 def test_numbers_are_consumed_when_the_call_is_made(tmp_path: Path) -> None:
