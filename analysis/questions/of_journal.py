@@ -38,6 +38,8 @@ class Journals:
     done to keys is left out. What keeps the data files is told of all, whatever the period and the queues are.
     `storage` are options of the file systems, as `storage.key`.
 
+    One queue is a sequence too: `queues=["orders"]`; TypeError for a text.
+
     Every question reads what is there when it is called. It raises NoJournal, NoFileSystem, NotThisDatabase,
     NewerFormat, FormatError, DiskError, ValueError for a time without a zone, and what Spark raises.
     """
@@ -48,6 +50,12 @@ class Journals:
     until: datetime | None = None
     queues: Sequence[str] = ()
     storage: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.queues, str):
+            raise TypeError(
+                f"queues must be a sequence of names, not the text {self.queues!r}; write [{self.queues!r}]"
+            )
 
 
 @answers(meanings_of(LIFECYCLE))
@@ -153,6 +161,9 @@ def duplicates(journals: Journals, *, window: timedelta = HOUR) -> DataFrame:
 
 
 def _answer(journals: Journals, question: str, *, now: datetime | None = None, **named: Any) -> DataFrame:
+    if not isinstance(journals, Journals):
+        kind = type(journals).__name__
+        raise TypeError(f"{question} takes Journals(spark, paths), not {kind}; ask a DataFrame yourself, in SQL")
     asked = fold.asked([question], since=journals.since, until=journals.until, queues=tuple(journals.queues), **named)
     paths = [journals.paths] if isinstance(journals.paths, str) else journals.paths
     moment = fold.micros(datetime.now(UTC) if now is None else now)

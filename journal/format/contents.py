@@ -32,6 +32,7 @@ gone through record by record. A footer is made while commits want the processor
 here for each row that numpy can do for all of them.
 """
 
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -542,12 +543,12 @@ Column = npt.NDArray[np.generic]
 Places = slice | npt.NDArray[np.bool_] | npt.NDArray[np.int64]  # of rows: from and to, the chosen ones, or one by one
 
 
-class EncodedColumns(dict[str, npt.NDArray[np.int64]]):
+class EncodedColumns(dict[str, npt.NDArray[np.int64]], ABC):
     """Columns that are decoded when they are asked for."""
 
+    @abstractmethod
     def part(self, name: str, rows: Places) -> npt.NDArray[np.int64]:
         """Return some rows of a column; the others are not decoded."""
-        raise NotImplementedError
 
 
 NOTHING = (1, 0)

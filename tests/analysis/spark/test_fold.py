@@ -161,3 +161,10 @@ def test_what_a_worker_cannot_read_is_told_in_our_words(spark: SparkSession, pat
 
     with pytest.raises(Exception, match="DiskError"):
         list(fold.in_spark(spark)([lost], partial(folded, asked=ASKED, aside={})))
+
+
+def test_a_question_says_what_it_takes() -> None:
+    with pytest.raises(TypeError, match=r"lifecycle takes Journals\(spark, paths\), not list"):
+        questions.lifecycle([])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"write \['orders'\]"):
+        Journals(None, "spool", queues="orders")  # type: ignore[arg-type]
