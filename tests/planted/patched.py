@@ -147,7 +147,7 @@ class Patched(Enum):
     CLIENT_DECODE_ADDED = "oms_journal.database.door.client:decode_added"
 
     # database/backup
-    BACKUP_MANIFEST = "oms_journal.database.backup.backup:Backup._manifest"
+    BACKUP_MANIFEST_OF = "oms_journal.database.backup.backup:Backup._manifest_of"
     FILE_COPIER_INIT = "oms_journal.database.backup.files:FileCopier.__init__"
     FILE_COPIER_EXTEND = "oms_journal.database.backup.files:FileCopier._extend"
     BACKUP_RESTORE_SPLIT = "oms_journal.database.backup.restore:Split"

@@ -73,5 +73,5 @@ def a_backup_says_a_later_commit() -> Iterator[None]:
 
         return named
 
-    with changed(Patched.BACKUP_MANIFEST, of):
+    with changed(Patched.BACKUP_MANIFEST_OF, of):
         yield

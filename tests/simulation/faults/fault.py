@@ -64,7 +64,9 @@ def changed_in(places: Iterable[Patched], made: Callable[[Any], object]) -> Iter
 def exchanged(owner: object, name: str, made: Callable[[Any], object]) -> Iterator[None]:
     """Have another function, or value, under the name in a class or a module; `made` gets the one that is there."""
     before = vars(owner)[name]  # with what makes it a static method or a property
-    setattr(owner, name, made(getattr(owner, name)))
+    now = made(getattr(owner, name))
+    assert isinstance(now, property) or not isinstance(before, property), f"{name}: nobody would call what is put there"
+    setattr(owner, name, now)
     try:
         yield
     finally:

@@ -117,7 +117,7 @@ def a_footers_checksum_is_ignored() -> Iterator[None]:
         yield
 
 
-@fault("engine", budget=60)
+@fault("engine", budget=300)
 def frames_vouch_for_nothing() -> Iterator[None]:
     """No frame is proof that what stands before it was durable."""
     with changed(Patched.WALK_VOUCHED, lambda _: lambda self: 0):

@@ -35,7 +35,7 @@ def callers_queue_up_without_the_lock() -> Iterator[None]:
         yield
 
 
-@fault("threads", budget=60)
+@fault("threads", budget=300)
 def several_commits_queue_up_without_the_lock() -> Iterator[None]:
     """Who hands in several commits at once looks who leads, and queues them up, without the lock."""
     with changed(Patched.GROUP_COMMIT_SUBMIT, _unlocked):
