@@ -185,10 +185,12 @@ def read_now(files: Files, place: MessageLocation) -> Message | None:
     return found if isinstance(found, Message) else None
 
 
-def read_places(files: Files, places: Sequence[MessageLocation], find: Find) -> Iterator[Message | MessageDamaged]:
-    """Yield the messages of places in order; those that are gone meanwhile are left out."""
+def read_places(files: Files, places: Sequence[MessageLocation], find: Find) -> list[Message | MessageDamaged]:
+    """Return the messages of places in order; those that are gone meanwhile are left out."""
+    found: list[Message | MessageDamaged] = []
     for sequence, several in groupby(places, key=itemgetter(2)):
-        yield from _read_of_file(files, sequence, list(map(itemgetter(0, 3), several)), find)
+        found += _read_of_file(files, sequence, list(map(itemgetter(0, 3), several)), find)
+    return found
 
 
 def read_added(files: Files, places: Sequence[MessageLocation], find: Find) -> Iterator[tuple[int, int]]:

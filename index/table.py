@@ -27,7 +27,7 @@ callers may make up a name for each answer that they wait for. Does not lock: it
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -614,12 +614,15 @@ class Table:
 
     def _parts(self, numbers: Numbers) -> Iterator[tuple[Block, Ints]]:
         """Yield the blocks that hold any of ascending numbers, and the rows of those that are live."""
-        firsts = np.array(self._firsts, np.uint64)
-        for index in distinct(np.searchsorted(firsts, numbers, "right")).tolist():
+        at = 0
+        while at < len(numbers):
+            index = bisect_right(self._firsts, int(numbers[at]))
+            before, at = at, len(numbers)
+            if index < len(self._firsts):
+                at = bisect_left(numbers, self._firsts[index], before)
             if index:
                 block = self._blocks[index - 1]
-                low, high = np.searchsorted(numbers, np.array([block.first, block.last + 1], np.uint64))
-                rows = block.find(numbers[low:high])
+                rows = block.find(numbers[before : bisect_right(numbers, block.last, before, at)])
                 if len(rows):
                     yield block, rows
 
@@ -711,13 +714,18 @@ class Table:
 
     def find_places(self, numbers: Sequence[int]) -> list[MessageLocation]:
         """Return where those of ascending numbers are that are undelivered, in order."""
+        if (run := self._run(numbers)) is not None and run[0].sequences is None:
+            block, low, high = run
+            queues, units, sizes = (column[low:high].tolist() for column in (block.queues, block.offsets, block.sizes))
+            of_run = zip(numbers, queues, repeat(block.sequence), map(OFFSET_UNIT.__mul__, units), sizes, strict=False)
+            return [*map(_new, repeat(MessageLocation), of_run)]  # one of them is endless
         found: list[MessageLocation] = []
         for block, rows in self._parts(np.array(numbers, np.uint64)):
             sequences = repeat(block.sequence) if block.sequences is None else block.sequences[rows].tolist()
             offsets = values_of(block.offsets)[rows].astype(np.int64) * OFFSET_UNIT
             queues, sizes = values_of(block.queues)[rows], values_of(block.sizes)[rows]
             columns = block.numbers_of(rows).tolist(), queues.tolist(), sequences, offsets.tolist(), sizes.tolist()
-            found += map(_new, repeat(MessageLocation), zip(*columns, strict=False))  # one may be endless
+            found += map(_new, repeat(MessageLocation), zip(*columns, strict=False))  # likewise
         return found
 
     def queue_of(self, number: int) -> int | None:

@@ -7,8 +7,9 @@ get one answer each.
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -377,14 +378,14 @@ class Ledger:
         removed = self.index.messages.remove_many(numbers)
         assert removed == len(numbers), "checked when it was admitted"
         self._claims.remove(numbers)
-        taken, leases = self.taken, self.consumers.leases
-        if taken:
-            for number in numbers.tolist() if isinstance(numbers, ndarray) else numbers:
-                taken.pop(number, None)
-                if leases:
-                    leases.pop(number, None)
-        if self.index.returned.entries or self.consumers.hand is not None:
-            gone = numbers.tolist() if isinstance(numbers, ndarray) else numbers
+        taken, leases, entries = self.taken, self.consumers.leases, self.index.returned.entries
+        if not (taken or leases or entries or self.consumers.hand is not None):
+            return
+        gone = numbers.tolist() if isinstance(numbers, ndarray) else numbers
+        for held in (taken, leases):
+            if held:
+                deque(map(held.pop, gone, repeat(None)), 0)
+        if entries or self.consumers.hand is not None:
             self.index.returned.forget(gone)
             self.consumers.leave_hand(gone, are_gone=True)
 

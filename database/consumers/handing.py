@@ -152,7 +152,7 @@ class Handing:
 
     def read(self, places: Sequence[MessageLocation]) -> list[Message]:
         """Return the messages of these places; what is lost is logged, and left out."""
-        found = list(read_places(self.files, places, self.find))
+        found = read_places(self.files, places, self.find)
         if MessageDamaged not in set(map(type, found)):
             return found  # type: ignore[return-value]
         for lost in found:

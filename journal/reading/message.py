@@ -17,7 +17,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate, islice, repeat, takewhile
+from itertools import accumulate, chain, islice, repeat, takewhile
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -513,37 +513,59 @@ def short_value(source: Source, key: bytes, offset: int) -> bytes | None:
 def contents_of(frame: FrameHeader, records: Iterable[Record]) -> FrameContents:
     """Return what the records of a verified frame say; OverflowError for a number that 64 bits cannot hold."""
     at = frame.offset + FRAME_SIZE + frame.meta
-    numbers: list[int] = []
+    adds: list[Record] = []
     starts: list[int] = []
-    sizes: list[int] = []
-    checksums: list[int] = []
-    property_sizes: list[int] = []
-    first_times: list[int] = []
-    terms: dict[int, TermColumns] = {}
-    ends: list[int] = []
-    names: list[tuple[bytes, bytes]] = []
     values: dict[bytes, Stored] = {}
     for record in records:
-        count = record.count
         if record.kind == Operation.ADD:
-            numbers += record.numbers or range(record.number, record.number + count)
+            adds.append(record)
             starts += accumulate(record.sizes, initial=at)
             at = starts.pop()
-            sizes += record.sizes
-            checksums += record.checksums
-            property_sizes += record.property_sizes or [0] * count
-            first_times += record.first_times or [frame.time] * count
-            if record.flags & TERMS:
-                terms[len(ends)] = _packed_terms(record.terms)
-            ends.append(len(starts))
-            names.append((record.name, record.producer))
         elif record.kind == Operation.PUT:
-            values[record.name] = Stored(at, count, record.number)  # the last one wins
-            at += count
+            values[record.name] = Stored(at, record.count, record.number)  # the last one wins
+            at += record.count
+    runs = [record.numbers or range(record.number, record.number + record.count) for record in adds]
+    numbers, order = _in_order(runs)
+    property_sizes: Sequence[int] = ()
+    if any(record.property_sizes for record in adds):
+        property_sizes = array("I", chain.from_iterable(one.property_sizes or [0] * one.count for one in adds))
+    first_times: Sequence[int] = ()
+    if any(record.first_times for record in adds):
+        first_times = array("q", chain.from_iterable(one.first_times or [frame.time] * one.count for one in adds))
+    return FrameContents(
+        offset=frame.offset,
+        time=frame.time,
+        numbers=numbers,
+        order=order,
+        starts=array("Q", starts),
+        sizes=array("I", _joined([record.sizes for record in adds])),
+        checksums=array("Q", _joined([record.checksums for record in adds])),
+        property_sizes=property_sizes,
+        first_times=first_times,
+        terms={place: _packed_terms(record.terms) for place, record in enumerate(adds) if record.flags & TERMS},
+        ends=[*accumulate(record.count for record in adds)],
+        names=[(record.name, record.producer) for record in adds],
+        values=values,
+    )
+
+
+def _in_order(runs: Sequence[Sequence[int]]) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the numbers of records in the order of their bytes, and their places by ascending number."""
+    first = runs[0] if runs else ()
+    if len(runs) == 1 and isinstance(first, range):
+        return first, range(len(first))
+    numbers = [*chain.from_iterable(runs)]
     order = sorted(range(len(numbers)), key=numbers.__getitem__)
-    columns = numbers, order, starts, sizes, checksums, property_sizes, first_times
-    contents = FrameContents(frame.offset, frame.time, *columns, terms, ends, names, values)
-    return contents if len(numbers) < FRAME_KEPT_MIN else _packed(contents)
+    places, run = range(len(numbers)), range(numbers[0], numbers[0] + len(numbers)) if numbers else range(0)
+    return (
+        run if numbers == [*run] else array("Q", numbers),
+        places if order == [*places] else array("I", order),
+    )
+
+
+def _joined(columns: Sequence[Sequence[int]]) -> Sequence[int]:
+    """Return columns of records as one."""
+    return columns[0] if len(columns) == 1 else [*chain.from_iterable(columns)]
 
 
 def _packed_terms(terms: TermColumns) -> TermColumns:
@@ -551,19 +573,3 @@ def _packed_terms(terms: TermColumns) -> TermColumns:
     names: dict[bytes, bytes] = {}
     groups = [names.setdefault(group, group) for group in terms.groups]
     return TermColumns(array("q", terms.due), array("q", terms.expiry), array("I", terms.attempts), groups)
-
-
-def _packed(contents: FrameContents) -> FrameContents:
-    """Return the same in little memory."""
-    numbers, order, first_times = contents.numbers, contents.order, contents.first_times
-    places, run = range(len(numbers)), range(numbers[0], numbers[0] + len(numbers))
-    is_moved = first_times.count(contents.time) != len(first_times)
-    return contents._replace(
-        numbers=run if numbers == [*run] else array("Q", numbers),
-        order=places if order == [*places] else array("I", order),
-        starts=array("Q", contents.starts),
-        sizes=array("I", contents.sizes),
-        checksums=array("Q", contents.checksums),
-        property_sizes=array("I", contents.property_sizes) if any(contents.property_sizes) else (),
-        first_times=array("q", first_times) if is_moved else (),
-    )
