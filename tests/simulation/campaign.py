@@ -73,6 +73,7 @@ class Answer:
     seen: Seen = field(default_factory=Seen)
     failure: Failure | None = None  # of the task's seed; of a search: at the last of its runs
     shrunk: Shrunk | None = None
+    slips: list[str] = field(default_factory=list)  # of a search: runs in which the fault did not fit the product
 
 
 def answer(task: Task) -> Answer:
@@ -92,14 +93,17 @@ def answer(task: Task) -> Answer:
                 while found.failure is None and found.runs < fault.budget:
                     played = play_seed(world, first + found.runs)
                     found.runs += 1
-                    found.failure = None if _is_slip(played.failure) else played.failure
+                    if played.failure is not None and _is_slip(played.failure):
+                        found.slips.append(played.failure.kind)
+                    else:
+                        found.failure = played.failure
                     found.seen.add(played.seen)
             return found
 
 
-def _is_slip(failure: Failure | None) -> bool:
+def _is_slip(failure: Failure) -> bool:
     """Say whether the deliberate fault does not fit the product any more: that is no find."""
-    return failure is not None and failure.kind.startswith(("TypeError in", "NameError in", "AttributeError in"))
+    return failure.kind.startswith(("TypeError in", "NameError in", "AttributeError in"))
 
 
 @dataclass(slots=True)

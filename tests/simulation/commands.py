@@ -214,7 +214,8 @@ def search(settings: Settings, faults: Sequence[Fault]) -> int:
                 name = answer.task.fault
                 missed += answer.failure is None
                 at = "never" if answer.failure is None else f"{answer.runs}"
-                promise = "" if answer.failure is None else answer.failure.promise
+                slips = f"{len(answer.slips)} runs ended by {answer.slips[-1]}" if answer.slips else ""
+                promise = slips if answer.failure is None else answer.failure.promise
                 budget = next(fault.budget for fault in faults if fault.name == name)
                 rows[name] = f"| {name} | {answer.task.world} | {at} | {budget} | {promise} |"
                 settings.say(rows[name])

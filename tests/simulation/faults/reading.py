@@ -26,7 +26,7 @@ def a_torn_frame_is_believed() -> Iterator[None]:
             frame = decode(data, offset, **named)
             if not isinstance(frame, BadFrame) or frame.reason != "the frame's checksum does not match":
                 return frame
-            names = ("checksum", "length", "meta", "commit", "owner", "synced", "time", "operations", "flags")
+            names = ("checksum", "length", "meta", "commit", "identity", "synced", "time", "operations", "flags")
             return FrameHeader(offset=offset, **dict(zip(names, FRAME.unpack_from(data, offset), strict=True)))
 
         return decoded

@@ -63,7 +63,7 @@ def test_a_fault_that_is_harder_to_find_is_found(name: str) -> None:
 def _assert_found(name: str) -> None:
     """Assert that it is found, and that the promise by which it is stands in the table of those that were checked."""
     found = answer(Search(FAULTS[name].world, name))
-    assert found.failure is not None, f"not in {found.runs} runs: {FAULTS[name].text}"
+    assert found.failure is not None, f"not in {found.runs} runs: {FAULTS[name].text} {found.slips}"
     is_exception = found.failure.promise.startswith("no ") and " leaves " in found.failure.promise
     assert is_exception or found.failure.promise in found.seen.checked
 
@@ -76,4 +76,7 @@ def test_a_fault_that_does_not_fit_the_product_any_more_is_no_find(monkeypatch: 
 
     monkeypatch.setitem(FAULTS, "slip", Fault(name="slip", text="", world="engine", budget=1, near=(), made=made))
 
-    assert answer(Search("engine", "slip")).failure is None
+    found = answer(Search("engine", "slip"))
+
+    assert found.failure is None
+    assert len(found.slips) == found.runs
