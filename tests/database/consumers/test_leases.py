@@ -420,8 +420,8 @@ def test_what_goes_wrong_beside_the_commits_is_told_once(tmp_path: Path, caplog:
     looks: list[int] = []
     alarm = Alarm(broken, lambda: 0)
     for _ in range(3):
-        alarm.set(0)
         before = len(looks)
+        alarm.set(0)
         while len(looks) == before:
             time.sleep(0.001)
     assert told.wait(LONG)
