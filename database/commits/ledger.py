@@ -378,14 +378,14 @@ class Ledger:
         removed = self.index.messages.remove_many(numbers)
         assert removed == len(numbers), "checked when it was admitted"
         self._claims.remove(numbers)
-        taken, leases, entries = self.taken, self.consumers.leases, self.index.returned.entries
-        if not (taken or leases or entries or self.consumers.hand is not None):
-            return
-        gone = numbers.tolist() if isinstance(numbers, ndarray) else numbers
-        for held in (taken, leases):
-            if held:
-                deque(map(held.pop, gone, repeat(None)), 0)
-        if entries or self.consumers.hand is not None:
+        taken = self.taken
+        if taken:
+            gone = numbers.tolist() if isinstance(numbers, ndarray) else numbers
+            deque(map(taken.pop, gone, repeat(None)), 0)
+            if leases := self.consumers.leases:
+                deque(map(leases.pop, gone, repeat(None)), 0)
+        if self.index.returned.entries or self.consumers.hand is not None:
+            gone = numbers.tolist() if isinstance(numbers, ndarray) else numbers
             self.index.returned.forget(gone)
             self.consumers.leave_hand(gone, are_gone=True)
 

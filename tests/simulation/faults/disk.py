@@ -211,7 +211,7 @@ def a_failed_sync_of_prepared_zeros_is_swallowed() -> Iterator[None]:
         yield
 
 
-@fault("engine", budget=600, near=["recovery/crashes/test_full_disk"])
+@fault("engine", budget=1500, near=["recovery/crashes/test_full_disk"])
 def no_reserve_is_kept() -> Iterator[None]:
     """Nothing is kept back for the deliveries on a full disk."""
     with changed(Patched.RESERVE_FILL, lambda _: lambda self: True):
