@@ -209,7 +209,7 @@ def a_producer_identifier_is_ignored() -> Iterator[None]:
 @fault()
 def a_block_that_was_left_takes_more() -> Iterator[None]:
     """What is added to a block after its end is dropped in silence."""
-    with changed(Patched.COMMIT_BLOCK_OPEN, lambda _: property(lambda self: self.operations)):
+    with changed(Patched.COMMIT_BLOCK_OPEN, lambda _: property(lambda self: self._operations)):
         yield
 
 
@@ -371,7 +371,7 @@ def a_peek_takes() -> Iterator[None]:
         yield
 
 
-@fault(swept=["purge"])
+@fault(swept=["purge"], near=["database/test_queue_questions"])
 def a_purge_leaves_what_is_taken() -> Iterator[None]:
     """`purge` deletes what nobody has taken."""
 

@@ -115,7 +115,7 @@ def an_interrupted_receive_keeps_its_unit() -> Iterator[None]:
         yield
 
 
-@fault(swept=["interrupted receive_unit"])
+@fault(swept=["interrupted receive_unit"], near=["broker/embedded/test_sessions_misused"])
 def an_exception_behind_an_answer_keeps_its_unit() -> Iterator[None]:
     """What a session has heard of, and was about to return when it was interrupted, is given back by nobody."""
 
@@ -279,7 +279,7 @@ def nobody_is_subscribed_by_an_operator() -> Iterator[None]:
         yield
 
 
-@fault(budget=20)
+@fault(budget=20, near=["broker/embedded/test_store"])
 def what_was_forbidden_is_taken() -> Iterator[None]:
     """New units of work and publications are taken though the operator has forbidden them."""
 

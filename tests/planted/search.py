@@ -1,8 +1,8 @@
 """Is a deliberate fault found by the tests nearest to it? They are run without it, where they pass, and with it.
 
 A run is a process of pytest of its own, which ends with the first test that fails. Those nearest come first, and all
-others of the room when these find nothing. Without a fault a file is run once, however many faults it is asked for; how
-long it took decides its turn from then on.
+others of the room when these find nothing; then those of the nearest that run in the whole only. Without a fault a file
+is run once, however many faults it is asked for; how long it took decides its turn from then on.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from tests.support.project import REPOSITORY
 
 TEST_SECONDS_MAX = 120  # a test that takes longer hangs, which finds a fault too
 FAULT_SECONDS_MAX = 900.0  # until the tests of a fault are ended: they have not found it
+EACH_DAY, WHOLE_ONLY = "not whole and not slow", "whole and not slow"  # the marks of what is run
 LAST_SECONDS = 15.0  # for a process to end in once a test has failed
 NO_TESTS = 5  # pytest's exit status where all tests of the files belong to the whole
 
@@ -74,16 +75,17 @@ class Search:
 
     stages: Stages
     seconds_max: float = FAULT_SECONDS_MAX  # for a fault
-    seconds_of: dict[str, float] = field(default_factory=dict)  # of each file that passes
+    seconds_of: dict[tuple[str, str], float] = field(default_factory=dict)  # by marks, of each file that passes
 
     def find(self, fault: Planted) -> Found:
         """Return which test finds a fault. Raise TestsFail where one of those that look for it fails without it."""
         begun = time.monotonic()
-        for files in self.stages(fault):
-            begun += self._pass_without(files)
-            in_turn = sorted(files, key=lambda file: self.seconds_of[file])
+        first, others = self.stages(fault)
+        for marks, files in ((EACH_DAY, first), (EACH_DAY, others), (WHOLE_ONLY, first)):
+            begun += self._pass_without(marks, files)
+            in_turn = sorted(files, key=lambda file: self.seconds_of[marks, file])
             left = self.seconds_max - (time.monotonic() - begun)
-            run = _run(in_turn, fault.name, left) if files else _Run(0, "", [])
+            run = _run(in_turn, marks, fault.name, left) if files else _Run(0, "", [])
             seconds = time.monotonic() - begun
             if (note := run.failed) is not None:
                 return Found(None if note["slip"] else note["failed"], note["by"], seconds, note["slip"])
@@ -91,24 +93,24 @@ class Search:
                 return Found(None, f"its tests were ended after {seconds:.0f} s", seconds)
         return Found(None, "all of its room pass", time.monotonic() - begun)
 
-    def _pass_without(self, files: Sequence[str]) -> float:
+    def _pass_without(self, marks: str, files: Sequence[str]) -> float:
         """Run the files that were not yet run without a fault, and return how long it took."""
         begun = time.monotonic()
-        fresh = [file for file in files if file not in self.seconds_of]
-        run = _run(fresh, None, FAULT_SECONDS_MAX) if fresh else _Run(0, "", [])
+        fresh = [file for file in files if (marks, file) not in self.seconds_of]
+        run = _run(fresh, marks, None, FAULT_SECONDS_MAX) if fresh else _Run(0, "", [])
         if run.status not in (0, NO_TESTS):
             raise TestsFail(run.output[-2000:])
-        self.seconds_of |= {file: run.seconds_of(file) for file in fresh}
+        self.seconds_of |= {(marks, file): run.seconds_of(file) for file in fresh}
         return time.monotonic() - begun
 
 
-def _run(files: Sequence[str], fault: str | None, seconds: float) -> _Run:
+def _run(files: Sequence[str], marks: str, fault: str | None, seconds: float) -> _Run:
     """Run the tests of some files, to the first that fails."""
     with tempfile.TemporaryDirectory(prefix="planted-") as name:
         folder = Path(name)
         notes, output = folder / "notes", folder / "output"
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "tests.planted.plugin"]
-        command += ["--noted", str(notes), "--basetemp", str(folder / "t")]
+        command += ["-m", marks, "--noted", str(notes), "--basetemp", str(folder / "t")]
         command += ["-o", f"faulthandler_timeout={TEST_SECONDS_MAX}", *(("--planted", fault) if fault else ()), *files]
         notes.touch()
         with output.open("wb") as file:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal import AsyncMessageDatabase, DatabaseView, InvalidName, MessageDatabase
+from oms_journal import AsyncMessageDatabase, DatabaseView, InvalidName, MessageDatabase, QueueFull, QueueOptions
 from oms_journal.database import maintenance
 from oms_journal.database.bulk.loading import load
 from oms_journal.database.consumers.waiting import ThreadWaiter
@@ -111,6 +111,18 @@ def test_a_message_that_expires_counts_no_more_and_is_not_handed_out(
     assert db.queues() == {"q": 1}
     assert [message.number for message in db.undelivered()] == list(db.numbers("q")) == [number]
     assert [_take(db), _take(db)] == [number, None]
+
+
+def test_what_has_expired_takes_no_room_though_nothing_has_deleted_it_yet(tmp_path: Path, clocks: Clocks) -> None:
+    with clocks.open(tmp_path, queues={"q": QueueOptions(max_messages=2)}) as db:
+        db.add("q", b"stays")
+        db.add("q", b"over", expires=10)
+        with pytest.raises(QueueFull):
+            db.add("q", b"")
+        clocks.go_on(11)
+        assert db.add("q", b"")
+        with pytest.raises(QueueFull):
+            db.add("q", b"")
 
 
 def test_a_queue_of_which_everything_expired_is_none(db: MessageDatabase, clocks: Clocks) -> None:

@@ -187,7 +187,7 @@ def who_gives_up_keeps_what_it_was_handed() -> Iterator[None]:
         yield
 
 
-@fault("queues", budget=60, near=["database/commits/test_queue_limits"])
+@fault("queues", budget=60, near=["database/consumers/test_readiness"])
 def what_has_expired_takes_room() -> Iterator[None]:
     """A message counts against the limit of its queue until it is deleted, though it has expired."""
 
