@@ -18,11 +18,10 @@ from hypothesis.internal.conjecture import providers
 from tests import one_name
 from tests.long_files import ByFile, in_order
 from tests.spark_session import spark as spark  # a fixture of all tests
-from tests.support.sweeps import mark_samples
+from tests.support.sweeps import EACH_DAY, mark_samples
 
 MEMORY = Path("/dev/shm")  # a file system without a device to wait for; its calls are the system's all the same
 ROOM_BYTES = 4 << 30
-EACH_DAY = "not whole and not slow"  # the marks of what `make test` runs
 
 sys.meta_path.insert(0, one_name)
 # A failure is told at once: the phase that explains it takes minutes with a large machine, which no test has.

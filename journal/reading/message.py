@@ -551,16 +551,13 @@ def contents_of(frame: FrameHeader, records: Iterable[Record]) -> FrameContents:
 
 def _in_order(runs: Sequence[Sequence[int]]) -> tuple[Sequence[int], Sequence[int]]:
     """Return the numbers of records in the order of their bytes, and their places by ascending number."""
-    first = runs[0] if runs else ()
-    if len(runs) == 1 and isinstance(first, range):
-        return first, range(len(first))
+    if len(runs) == 1 and isinstance(runs[0], range):
+        return runs[0], range(len(runs[0]))
     numbers = [*chain.from_iterable(runs)]
     order = sorted(range(len(numbers)), key=numbers.__getitem__)
-    places, run = range(len(numbers)), range(numbers[0], numbers[0] + len(numbers)) if numbers else range(0)
-    return (
-        run if numbers == [*run] else array("Q", numbers),
-        places if order == [*places] else array("I", order),
-    )
+    run = range(numbers[0], numbers[0] + len(numbers)) if numbers else range(0)
+    is_run, is_in_order = numbers == [*run], order == [*range(len(order))]
+    return run if is_run else array("Q", numbers), range(len(order)) if is_in_order else array("I", order)
 
 
 def _joined(columns: Sequence[Sequence[int]]) -> Sequence[int]:

@@ -194,6 +194,19 @@ class TableMachine(RuleBasedStateMachine):
     def _of(self, queue: str) -> list[int]:
         return [number for number, row in sorted(self.model.items()) if queue == QUEUES[row.queue]]
 
+    @rule(data=st.data(), every=st.sampled_from([1, 1, 2, 7]))
+    def find_many_places(self, data: st.DataObject, every: int) -> None:
+        low = data.draw(st.integers(0, self.next_number))
+        high = data.draw(st.integers(low, self.next_number + 3))
+        inside = [number for number in sorted({*self.model, *self.holes}) if low <= number <= high]
+        wanted = [low, *inside[::every], high + 1] if data.draw(st.booleans()) else inside[::every]
+        wanted = sorted(set(wanted))
+        assert self.table.find_places(wanted) == [
+            MessageLocation(number, row.queue, row.sequence, row.offset, row.size)
+            for number in wanted
+            if (row := self.model.get(number)) is not None
+        ]
+
     @rule(data=st.data())
     def look_into_a_file(self, data: st.DataObject) -> None:
         sequence = data.draw(st.integers(1, self.sequence))

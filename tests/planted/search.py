@@ -20,10 +20,10 @@ from typing import Any
 
 from tests.planted.faults import Planted
 from tests.support.project import REPOSITORY
+from tests.support.sweeps import EACH_DAY, WHOLE_ONLY
 
 TEST_SECONDS_MAX = 120  # a test that takes longer hangs, which finds a fault too
 FAULT_SECONDS_MAX = 900.0  # until the tests of a fault are ended: they have not found it
-EACH_DAY, WHOLE_ONLY = "not whole and not slow", "whole and not slow"  # the marks of what is run
 LAST_SECONDS = 15.0  # for a process to end in once a test has failed
 NO_TESTS = 5  # pytest's exit status where all tests of the files belong to the whole
 

@@ -4,8 +4,12 @@ import inspect
 import sys
 from collections.abc import Iterator
 
+import pytest
+
+from oms_journal.database.commits.block import CommitBlock
 from tests.planted.faults import ALL, patched_by
 from tests.planted.patched import Patched
+from tests.simulation.faults.fault import exchanged, nothing
 from tests.support.project import NAME
 from tests.support.sweeps import for_each
 
@@ -14,6 +18,15 @@ def test_every_name_in_the_table_is_there_and_some_fault_puts_something_else_und
     used = {place for fault in ALL.values() for place in patched_by(fault)}
 
     assert [place.name for place in Patched if place not in used] == []
+
+
+def test_a_function_where_a_property_stands_is_refused_since_nobody_would_call_it() -> None:
+    before = vars(CommitBlock)["_open"]
+
+    with pytest.raises(AssertionError, match="_open: nobody would call"), exchanged(CommitBlock, "_open", nothing):
+        pass
+
+    assert vars(CommitBlock)["_open"] is before
 
 
 # What changes by itself, where a thread that another test has begun is still at work.

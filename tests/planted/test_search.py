@@ -62,6 +62,14 @@ def test_a_fault_is_found_by_the_tests_nearest_to_it() -> None:
 
 
 @pytest.mark.whole
+def test_what_the_tests_of_every_day_do_not_find_the_whole_of_the_nearest_may() -> None:
+    status, said = _searched(TOYS[HARMLESS], Search(lambda _: (["tests/planted/toy_tests.py"], [])))
+
+    assert f"| {HARMLESS} | planted/toy_tests.py::test_nothing_else_is_under_the_name | " in said
+    assert status == 0
+
+
+@pytest.mark.whole
 def test_a_change_that_does_no_harm_is_found_by_nothing_and_is_told() -> None:
     status, said = _searched(TOYS[HARMLESS])
 

@@ -201,6 +201,14 @@ def _play_shown(settings: Settings, world: World, script: Script, fault: Fault |
     return 1
 
 
+def found_by(answer: Answer, budget: int) -> str:
+    """Return in which run a fault was found, its budget, and by what; of one that was not, what kept it from it."""
+    if answer.failure is not None:
+        return f"{answer.runs} | {budget} | {answer.failure.promise}"
+    slips = f"{len(answer.slips)} runs ended by {answer.slips[-1]}" if answer.slips else ""
+    return f"never | {budget} | {slips}"
+
+
 def search(settings: Settings, faults: Sequence[Fault]) -> int:
     """Make each fault and play until it is found; print where, and fail if one was not found in its budget."""
     rows: dict[str, str] = {}
@@ -213,11 +221,8 @@ def search(settings: Settings, faults: Sequence[Fault]) -> int:
                 assert isinstance(answer.task, Search)
                 name = answer.task.fault
                 missed += answer.failure is None
-                at = "never" if answer.failure is None else f"{answer.runs}"
-                slips = f"{len(answer.slips)} runs ended by {answer.slips[-1]}" if answer.slips else ""
-                promise = slips if answer.failure is None else answer.failure.promise
                 budget = next(fault.budget for fault in faults if fault.name == name)
-                rows[name] = f"| {name} | {answer.task.world} | {at} | {budget} | {promise} |"
+                rows[name] = f"| {name} | {answer.task.world} | {found_by(answer, budget)} |"
                 settings.say(rows[name])
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -37,6 +37,8 @@ import pytest
 
 T = TypeVar("T")
 Test = Callable[..., None]
+# The marks of what `make test` runs, as pyproject.toml has them, and of what `make test-rest` does.
+EACH_DAY, WHOLE_ONLY = "not whole and not slow", "whole and not slow"
 SHOWN = 50  # rows that fail, and are shown one by one
 MORE_STRIDE = 6  # of the cases that are not in the sample, where there is a third size
 
