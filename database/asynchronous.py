@@ -170,10 +170,10 @@ class LoopCommit:
         self.room = 0
         self.plain: list[tuple[QueueTemplate, bytes, asyncio.Future[int]]] = []
 
-    def close(self) -> None:
-        """Let go of the thread, once it has led what it was told to."""
+    async def close(self) -> None:
+        """End the thread, once it has led what it was told to."""
         self.is_closed = True
-        self._thread.shutdown(wait=False)
+        await asyncio.to_thread(self._thread.shutdown)  # not here: the loop goes on while a device takes its time
 
     def commit(self, draft: Draft) -> "asyncio.Future[Any]":
         """Return a future that is done when the draft is settled."""
@@ -344,7 +344,7 @@ class AsyncMessageDatabase:
         if self._opened is not None and self._owns:
             await asyncio.to_thread(self._opened.close)
         if self._commits is not None:
-            self._commits.close()
+            await self._commits.close()
 
     @property
     def _database(self) -> MessageDatabase:

@@ -275,6 +275,25 @@ def test_after_closing_every_task_is_refused(is_fast: bool, tmp_path: Path, disk
     asyncio.run(main())
 
 
+def test_a_closed_side_has_ended_its_thread(db: MessageDatabase, disk: WatchedDisk) -> None:
+    def writers() -> list[str]:
+        return [each.name for each in threading.enumerate() if each.name.startswith("oms-commit")]
+
+    async def main(adb: AsyncMessageDatabase) -> None:
+        with disk.held():
+            adding = asyncio.create_task(adb.add("q", b"x"))
+            await _write_held_up(disk)
+            closing = asyncio.create_task(adb.close())
+            await _turns()
+            assert writers(), "it still writes"
+            assert not closing.done()
+        await closing
+        assert not writers()
+        assert db.read(await adding).payload == b"x"
+
+    _run(main, db)
+
+
 def test_a_database_that_was_not_entered_says_so(tmp_path: Path) -> None:
     async def main() -> None:
         adb = AsyncMessageDatabase.open(tmp_path)
