@@ -68,6 +68,7 @@ class Patched(Enum):
     EXAMINATION_GOOD_END = "oms_journal.recovery.examination:_good_end"
     EXAMINATION_LOW_WATER_OF = "oms_journal.recovery.examination:low_water_of"
     FINDINGS_PUT_IN_PLACE = "oms_journal.recovery.findings:put_in_place"
+    NUMBERING_JUMP_OF = "oms_journal.recovery.numbering:_jump_of"
     COUNTERS_INIT = "oms_journal.recovery.numbering:Counters.__init__"
     COUNTERS_BEFORE = "oms_journal.recovery.numbering:Counters.before"
     REPAIRER_BUILD = "oms_journal.recovery.repair:Repairer._build"

@@ -72,6 +72,12 @@ class Account:
             self.done(one, [next(new) for _ in one.change.adds])
         self.pending, self.taken_in = [], doing
 
+    def check_next(self, number: int) -> None:
+        """Hold the number that a start goes on with against those that were given; PromiseBroken where it was, too."""
+        self.seen.checked[NUMBERS] += 1
+        if number <= self.highest:
+            raise PromiseBroken(f"{NUMBERS}\nthe next is {number}, and {self.highest} was given")
+
     def found_damaged(self, found: State) -> None:
         """Take what a start has found in spite of damage for what is promised from now on."""
         self.state = found

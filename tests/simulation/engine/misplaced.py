@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from oms_journal.journal.errors import DiskError, NotThisDatabase
 from oms_journal.journal.names import DataFileName, parse
 from oms_journal.journal.operations import LOW_WATER_KEY
+from tests.simulation.engine.ended import ANYWHERE, NUMBERED, check_ended_anywhere
 from tests.simulation.engine.held import HELD, LISTED, listed
 from tests.simulation.engine.rot import (
     ONLY,
@@ -84,6 +85,9 @@ class Misplacing(Starts):
         else:
             self.disk.put(SPOOL / name, bytes(step.file % 2 * len(files.content(SPOOL / name))))
         self.faults.append(("missing file" if is_gone else "emptied file", "idle"))
+        for promise in (ANYWHERE, NUMBERED):
+            self.seen.checked[promise] += 1
+        check_ended_anywhere(self.disk, self._open, self._open, step.file, self.account.highest)
         found = self._open_own()
         if not is_needed:  # below the low-water mark: a clean-up was to remove it, and came to its end before that
             self._check_told(found, name, None)

@@ -12,7 +12,7 @@ from oms_journal.journal.errors import (
 )
 from oms_journal.journal.names import LOCK
 from tests.simulation.engine.bounds import BOUNDED, NEEDED, WITNESSED, check_files, check_memory, check_witnessed
-from tests.simulation.engine.ended import ANYWHERE, check_ended_anywhere
+from tests.simulation.engine.ended import ANYWHERE, NUMBERED, check_ended_anywhere
 from tests.simulation.engine.owners import Owning
 from tests.simulation.engine.start import INTACT
 from tests.simulation.engine.steps import (
@@ -265,8 +265,9 @@ class Run(Owning):
         is_alone = self.database is None and self.untold is None and self.former is None
         if not is_alone or not self.is_rotten or self.disk.faults or self.disk.space is not None:
             return
-        self.seen.checked[ANYWHERE] += 1
-        check_ended_anywhere(self.disk, self._open, self._open_otherwise, seed)
+        for promise in (ANYWHERE, NUMBERED):
+            self.seen.checked[promise] += 1
+        check_ended_anywhere(self.disk, self._open, self._open_otherwise, seed, self.account.highest)
 
     def _open_otherwise(self, disk: SimulatedDisk) -> Unattended:
         """Open it as who was not told to hold back anything."""

@@ -217,6 +217,7 @@ class Starts:
                 self._check_rotten(before, rotten, found, open_healed)
             else:
                 self._check_start(found)
+        self.account.check_next(found._journal.next_message)
         rotten_now = rotten_files(self.disk)
         counted = {report.name for report in found.recovery.files}
         self.seen.checked[FOUND] += bool(rotten_now)

@@ -1,6 +1,6 @@
 """Faults made on purpose in how the engine reads: checksums that nobody looks at, verdicts that are wrong, replay."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,8 @@ from oms_journal.index.live import Index
 from oms_journal.journal.format.frames import FRAME, BadFrame, FrameHeader
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.operations import Operation
+from oms_journal.recovery.decision import Action
+from oms_journal.recovery.examination import Examination
 from oms_journal.recovery.numbering import NumberFloor
 from tests.planted.patched import Patched
 from tests.simulation.faults.fault import EqualToAll, changed, changed_in, fault, nothing
@@ -264,4 +266,19 @@ def numbers_do_not_jump_after_damage() -> Iterator[None]:
         return without
 
     with changed(Patched.COUNTERS_INIT, of):
+        yield
+
+
+@fault("engine", budget=600)
+def numbers_jump_only_in_the_start_that_repairs() -> Iterator[None]:
+    """Behind a file that a start has repaired the next one numbers on from where what is left ends."""
+
+    def of(before: Callable[..., int]) -> Callable[..., int]:
+        def jump(examined: Sequence[Examination]) -> int:
+            actions = {one.decision.action for one in examined} - {Action.KEEP, Action.REMOVE}
+            return before(examined) if actions else 0
+
+        return jump
+
+    with changed(Patched.NUMBERING_JUMP_OF, of):
         yield
