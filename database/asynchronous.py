@@ -32,7 +32,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count, repeat
 from pathlib import Path
 from types import TracebackType
@@ -160,6 +160,7 @@ class LoopCommit:
         self._thread_id = threading.get_ident()
         # A thread of its own: those of the loop's may all be waiting for a commit that it is to lead.
         self._thread = ThreadPoolExecutor(1, "oms-commit")
+        self._led: Future[None] | None = None  # what the thread was told last
         self._batch: Batch | None = None
         self._is_leading = False  # on the loop, now
         self.is_closed = False
@@ -173,7 +174,11 @@ class LoopCommit:
     async def close(self) -> None:
         """End the thread, once it has led what it was told to."""
         self.is_closed = True
-        await asyncio.to_thread(self._thread.shutdown)  # not here: the loop goes on while a device takes its time
+        try:
+            if self._led is not None:  # the loop goes on while a device takes its time
+                await asyncio.wait((asyncio.wrap_future(self._led),))
+        finally:
+            self._thread.shutdown(wait=self._led is None or self._led.done())
 
     def commit(self, draft: Draft) -> "asyncio.Future[Any]":
         """Return a future that is done when the draft is settled."""
@@ -230,7 +235,8 @@ class LoopCommit:
             threading.Thread(target=self._group.lead, name="oms-commit").start()
             return
         if not self._pace.is_fast:
-            self._loop.run_in_executor(self._thread, self._lead_in_thread)
+            self._led = self._thread.submit(self._lead_in_thread)
+            asyncio.wrap_future(self._led, loop=self._loop)  # which logs what nobody would hear of
             return
         self._is_leading = True
         try:

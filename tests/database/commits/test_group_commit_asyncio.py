@@ -294,6 +294,40 @@ def test_a_closed_side_has_ended_its_thread(db: MessageDatabase, disk: WatchedDi
     _run(main, db)
 
 
+def test_a_side_closes_though_the_loop_has_no_thread_to_spare(db: MessageDatabase) -> None:
+    goes_on = threading.Event()
+
+    async def main(adb: AsyncMessageDatabase) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        waiting = loop.run_in_executor(None, goes_on.wait, TIMEOUT_SECONDS)
+        await adb.add("q", b"x")
+        await adb.close()
+        assert not waiting.done()
+        goes_on.set()
+        await waiting
+
+    _run(main, db)
+
+
+def test_a_close_that_is_cancelled_leaves_what_others_wait_for_to_be_written(
+    db: MessageDatabase, disk: WatchedDisk
+) -> None:
+    async def main(adb: AsyncMessageDatabase) -> None:
+        with disk.held():
+            adding = asyncio.create_task(adb.add("q", b"x"))
+            await _write_held_up(disk)
+            closing = asyncio.create_task(adb.close())
+            await _turns()
+            closing.cancel()
+            await asyncio.wait((closing,))
+            assert closing.cancelled()
+        assert db.read(await adding).payload == b"x"
+        await adb.close()
+
+    _run(main, db)
+
+
 def test_a_database_that_was_not_entered_says_so(tmp_path: Path) -> None:
     async def main() -> None:
         adb = AsyncMessageDatabase.open(tmp_path)
