@@ -1,6 +1,6 @@
 """The campaign on the message database's API: `tests/support/attack.py` with its scripts, its sweeps and its faults."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from oms_journal import AsyncMessageDatabase, CommitBlock, MessageDatabase, Queu
 from tests.api.faults import FAULTS
 from tests.api.play import play
 from tests.api.surface import methods, scripts
-from tests.api.sweep import BEGIN, swept, swept_places
+from tests.api.sweep import BEGIN, swept, swept_places, swept_waits
 from tests.support.attack import Campaign, IsOver, Swept
 
 FACES: Mapping[str, type] = {"threads": MessageDatabase, "tasks": AsyncMessageDatabase}
@@ -17,6 +17,8 @@ OWNERS_OF: Mapping[str, tuple[type, ...]] = {
     "threads": (MessageDatabase, CommitBlock, QueueClient),
     "tasks": (AsyncMessageDatabase,),
 }
+
+PLACES: Mapping[str, Callable[[str], Swept]] = {"interrupted": swept_places, "cancelled": swept_waits}
 
 
 def _scripts(face: str) -> st.SearchStrategy[Any]:
@@ -30,10 +32,13 @@ def _play(script: Any, face: str, is_over: IsOver) -> None:
 
 
 def _sweep(name: str, face: str) -> Swept:
-    """Play the ways of giving a method's arguments, or with "interrupted" a call that is left at all its places."""
+    """Play the ways of giving a method's arguments, or with "interrupted" a call that is left at all its places.
+
+    With "cancelled" a task is cancelled at each of the first waits of the call.
+    """
     first, _, what = name.partition(" ")
-    if first == "interrupted":
-        for steps, failure in swept_places(what):
+    if first in PLACES:
+        for steps, failure in PLACES[first](what):
             yield (steps, False), failure
         return
     for owner in OWNERS_OF[face]:

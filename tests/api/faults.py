@@ -242,7 +242,7 @@ def half_of_many_stays_in_the_block() -> Iterator[None]:
 # Consumers.
 
 
-@fault("tasks", budget=20)
+@fault("tasks", swept=["cancelled take"])
 def a_cancelled_take_keeps_its_message() -> Iterator[None]:
     """The message that a cancelled task was about to get is given back by nobody."""
     with changed(Patched.HANDING_GIVE_BACK, lambda _: nothing):
@@ -340,14 +340,14 @@ def what_is_held_back_is_handed_out() -> Iterator[None]:
         yield
 
 
-@fault(swept=["the end of taking"], near=["database/consumers/test_waiting"])
+@fault(swept=["interrupted the end of taking"], near=["database/consumers/test_waiting"])
 def what_could_not_be_delivered_stays_taken() -> Iterator[None]:
     """A block whose delivery is interrupted leaves its message with nobody."""
     with changed(Patched.HANDING_LET_GO, lambda _: nothing):
         yield
 
 
-@fault(swept=["consume"], near=["database/consumers/test_waiting"])
+@fault(swept=["interrupted consume"], near=["database/consumers/test_waiting"])
 def a_loop_keeps_what_it_has_left() -> Iterator[None]:
     """A loop that goes on, or is left, gives nothing back."""
     with changed(Patched.HANDING_RELEASE_IF_HELD, lambda _: nothing):
@@ -402,7 +402,7 @@ def who_waited_and_gave_up_stays_in_line() -> Iterator[None]:
         yield
 
 
-@fault(swept=["add through a socket"], near=["database/door/test_door"])
+@fault(swept=["interrupted add through a socket"], near=["database/door/test_door"])
 def the_door_answers_with_another_number() -> Iterator[None]:
     """A client is told the number of the message behind its own."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from oms_journal import AsyncMessageDatabase, MessageDatabase, QueueClient
 from oms_journal.database.commits.block import CommitBlock
 from tests.api.arguments import RIGHT, WRONG, Argument
-from tests.api.moments import Interrupt, Moment
+from tests.api.moments import Cancel, Interrupt, Moment
 from tests.api.play import Player
 from tests.api.surface import Block, Call, Consume, Restart, Step, TakeFor, ThroughDoor, kind_of, methods
 from tests.fuzz.target import MEMORY
@@ -146,6 +146,11 @@ SWEPT: dict[str, tuple[Step, ...]] = {  # what is interrupted at every place, af
     "close": (Restart(),),
     "unhold": (Call("unhold", ()),),
 }
+CANCELS = [
+    Cancel(place, when, turns)
+    for place in (1, 2, 3)
+    for when, turns in (("begun", 0), ("later", 1), ("later", 4), ("answered", 0))
+]
 RESTORED = frozenset({"unhold"})  # in a database that holds what it has back
 
 
@@ -175,22 +180,37 @@ def swept_places(
     """Play the steps with an interrupt at every so many places of the last; yield them with what they failed with."""
     for place in count(first, every):
         steps = interrupted(SWEPT[what], Interrupt(place, kind))
-        with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as home:
-            player = Player(Path(home), is_async=False, is_restored=what in RESTORED)
-            try:
-                for step in steps:
-                    player.step(step)
-                if player.was_reached and what in RESTORED:
-                    player.step(Restart())
-                    player.was_reached = True
-            except Exception as failure:
-                yield steps, failure
-            else:
-                if not player.was_reached:
-                    return
-                yield steps, None
-            finally:
-                player.end()
+        was_reached, failure = _played(steps, is_async=False, is_restored=what in RESTORED)
+        if failure is None and not was_reached:
+            return
+        yield steps, failure
+
+
+def swept_waits(what: str) -> Iterator[tuple[tuple[Step, ...], Exception | None]]:
+    """Play the steps as tasks, the last one cancelled while it waits; yield them as `swept_places` does."""
+    for moment in CANCELS:
+        steps = interrupted(SWEPT[what], moment)
+        was_reached, failure = _played(steps, is_async=True, is_restored=what in RESTORED)
+        if failure is not None or was_reached:
+            yield steps, failure
+
+
+def _played(steps: tuple[Step, ...], *, is_async: bool, is_restored: bool) -> tuple[bool, Exception | None]:
+    """Return whether the moment of the last step came, and what a step failed with."""
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as home:
+        player = Player(Path(home), is_async=is_async, is_restored=is_restored)
+        was_reached = False
+        try:
+            for step in steps:
+                player.step(step)
+            was_reached = player.was_reached
+            if was_reached and is_restored:
+                player.step(Restart())
+        except Exception as failure:
+            return was_reached, failure
+        finally:
+            player.end()
+        return was_reached, None
 
 
 OWNERS = (MessageDatabase, AsyncMessageDatabase, CommitBlock, QueueClient)

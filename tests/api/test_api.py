@@ -18,7 +18,7 @@ from tests.api.moments import FromAHandler
 from tests.api.options_given import OPTIONS
 from tests.api.play import Player
 from tests.api.surface import APART, CLASSES, Block, Call, Opened, kind_of, methods
-from tests.api.sweep import OWNERS, SWEPT, swept, swept_places
+from tests.api.sweep import OWNERS, SWEPT, swept, swept_places, swept_waits
 from tests.support.attack import search, seed_played
 from tests.support.sweeps import Share, a_sample, for_each, in_three_sizes, in_two_sizes
 
@@ -78,6 +78,8 @@ def test_every_option_is_taken_or_refused_in_words(option: str, tmp_path: Path) 
 
 
 INTERRUPTS = (KeyboardInterrupt, FromAHandler)
+# Of a task, or of what tasks do not do.
+NEVER_WAITS = {"taking that is left", "extend", "add through a socket", "release with a delay", "release", "close"}
 SHORT = {"release"}  # ten places, which the sample has all
 
 
@@ -102,6 +104,14 @@ def test_an_interrupt_at_any_place_leaves_a_call_whole_or_not_at_all(what: str, 
     played = list(swept_places(what, kind=kind))
 
     assert played, "no place was reached"
+    assert [f"{steps[-1]}: {failure!r}" for steps, failure in played if failure is not None] == []
+
+
+@for_each("what", SWEPT)
+def test_a_cancellation_at_any_wait_leaves_a_call_whole_or_not_at_all(what: str) -> None:
+    played = list(swept_waits(what))
+
+    assert bool(played) == (what not in NEVER_WAITS), "a call waits, or does not"
     assert [f"{steps[-1]}: {failure!r}" for steps, failure in played if failure is not None] == []
 
 

@@ -197,6 +197,7 @@ def _swept_with(campaign: Campaign, fault: Fault, found: Found) -> Iterator[tupl
     """Play the sweeps that a fault names, with the fault made; yield the first scripts that fail, and with what."""
     for name in fault.swept:
         failing: list[tuple[Any, Exception]] = []
+        before = found.plays
         with _quiet(), fault.made():
             for script, failure in campaign.sweep(name, fault.face):
                 found.plays += 1
@@ -204,6 +205,8 @@ def _swept_with(campaign: Campaign, fault: Fault, found: Found) -> Iterator[tupl
                     failing.append((script, failure))
                 if len(failing) == FAILING_MAX:
                     break
+        if found.plays == before:
+            raise ValueError(f"the sweep {name!r} of {fault.name!r} plays nothing as {fault.face}")
         yield from failing
 
 
