@@ -347,10 +347,12 @@ class AsyncMessageDatabase:
 
     async def close(self) -> None:
         """Close the database. If it was wrapped, only let go of it."""
-        if self._opened is not None and self._owns:
-            await asyncio.to_thread(self._opened.close)
-        if self._commits is not None:
-            await self._commits.close()
+        try:
+            if self._opened is not None and self._owns:
+                await asyncio.to_thread(self._opened.close)
+        finally:
+            if self._commits is not None:
+                await self._commits.close()
 
     @property
     def _database(self) -> MessageDatabase:

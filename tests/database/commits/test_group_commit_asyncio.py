@@ -275,10 +275,30 @@ def test_after_closing_every_task_is_refused(is_fast: bool, tmp_path: Path, disk
     asyncio.run(main())
 
 
-def test_a_closed_side_has_ended_its_thread(db: MessageDatabase, disk: WatchedDisk) -> None:
-    def writers() -> list[str]:
-        return [each.name for each in threading.enumerate() if each.name.startswith("oms-commit")]
+def writers() -> list[str]:
+    """Return the threads that write for an event loop."""
+    return [each.name for each in threading.enumerate() if each.name.startswith("oms-commit")]
 
+
+def test_a_close_that_is_cancelled_ends_its_thread_all_the_same(tmp_path: Path, disk: WatchedDisk) -> None:
+    async def main() -> None:
+        adb = await AsyncMessageDatabase.open(tmp_path, disk=disk)
+        with disk.held():
+            adding = asyncio.create_task(adb.add("q", b"x"))
+            await _write_held_up(disk)
+            closing = asyncio.create_task(adb.close())
+            await _turns()
+            closing.cancel()
+            await _turns()
+        await asyncio.wait((closing,))
+        assert closing.cancelled()
+        assert not writers()
+        assert await adding
+
+    asyncio.run(main())
+
+
+def test_a_closed_side_has_ended_its_thread(db: MessageDatabase, disk: WatchedDisk) -> None:
     async def main(adb: AsyncMessageDatabase) -> None:
         with disk.held():
             adding = asyncio.create_task(adb.add("q", b"x"))
