@@ -83,7 +83,8 @@ class Ending:
 def watch_signals(*numbers: signal.Signals) -> Iterator[Ending]:
     """Let Ctrl-C and these signals ask for the end, instead of ending the block where it is."""
     ending = Ending()
-    before = {number: signal.signal(number, ending.ask) for number in (signal.SIGINT, *numbers)}
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]  # nohup's stays ignored
+    before = {number: signal.signal(number, ending.ask) for number in (signal.SIGINT, *heard)}
     try:
         yield ending
     finally:

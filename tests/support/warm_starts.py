@@ -20,6 +20,7 @@ import io
 import json
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -221,6 +222,7 @@ def _become(start: dict[str, Any], standard: Sequence[int]) -> None:
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     if start["is_session"]:
         os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup has the tests ignore
     os.environ.clear()
     os.environ.update(start["variables"])
     time.tzset()

@@ -133,6 +133,25 @@ def test_a_signal_ends_it_cleanly_while_others_add(number: signal.Signals, spool
     assert all(found[int(number)] == name for name, number in (each for each in told if len(each) == 2))
 
 
+def test_behind_nohup_it_serves_on_when_the_terminal_is_closed(spool: Path) -> None:
+    words = ["nohup", *command_line("queue", "serve", str(spool))]
+    with subprocess.Popen(
+        words, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline().startswith("serving ")
+            server.send_signal(signal.SIGHUP)
+            with pytest.raises(subprocess.TimeoutExpired):
+                server.wait(0.3)
+            with connect_queue(spool / "queue.sock") as db:
+                assert db.add("orders", b"x") == 1
+            server.terminate()
+            assert server.wait(TIMEOUT_SECONDS) == 0
+        finally:
+            server.kill()
+
+
 @pytest.mark.whole
 def test_it_says_where_it_serves(spool: Path, tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.sock"
