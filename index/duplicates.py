@@ -93,7 +93,7 @@ class DuplicateWindow:
         known = self._seen
         known.pop(scope, None)
         known[scope] = seen
-        while len(known) > self._bounds.count:
+        if len(known) > self._bounds.count:  # by this one
             known.popitem(last=False)
 
     def expire(self, now: int) -> None:

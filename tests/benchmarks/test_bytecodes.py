@@ -15,7 +15,7 @@ HELD = {
     "add": Count(bytecodes=1085, calls=19),
     "take": Count(bytecodes=475, calls=7),
     "deliver": Count(bytecodes=1430, calls=34),
-    "add-identifier": Count(bytecodes=1610, calls=34),
+    "add-identifier": Count(bytecodes=1600, calls=34),
     "add-properties": Count(bytecodes=1570, calls=28),
 }
 
