@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from oms_journal import AsyncMessageDatabase, DatabaseClosed, MessageDatabase, NotAttempted, OutcomeUnknown
+from oms_journal import Added, AsyncMessageDatabase, DatabaseClosed, MessageDatabase, NotAttempted, OutcomeUnknown
 from oms_journal.database import maintenance
 from oms_journal.database.asynchronous import FAST_COUNT, LoopCommit
 from oms_journal.journal.errors import JournalError
@@ -275,6 +275,17 @@ def test_after_closing_every_task_is_refused(is_fast: bool, tmp_path: Path, disk
     asyncio.run(main())
 
 
+async def _closing_while_it_writes(
+    adb: AsyncMessageDatabase, disk: WatchedDisk
+) -> tuple["asyncio.Task[Added]", "asyncio.Task[None]"]:
+    """Return an `add` that a disk holds up, and the `close` that waits for it."""
+    adding = asyncio.create_task(adb.add("q", b"x"))
+    await _write_held_up(disk)
+    closing = asyncio.create_task(adb.close())
+    await _turns()
+    return adding, closing
+
+
 def writers() -> list[str]:
     """Return the threads that write for an event loop."""
     return [each.name for each in threading.enumerate() if each.name.startswith("oms-commit")]
@@ -284,10 +295,7 @@ def test_a_close_that_is_cancelled_ends_its_thread_all_the_same(tmp_path: Path, 
     async def main() -> None:
         adb = await AsyncMessageDatabase.open(tmp_path, disk=disk)
         with disk.held():
-            adding = asyncio.create_task(adb.add("q", b"x"))
-            await _write_held_up(disk)
-            closing = asyncio.create_task(adb.close())
-            await _turns()
+            adding, closing = await _closing_while_it_writes(adb, disk)
             closing.cancel()
             await _turns()
         await asyncio.wait((closing,))
@@ -301,10 +309,7 @@ def test_a_close_that_is_cancelled_ends_its_thread_all_the_same(tmp_path: Path, 
 def test_a_closed_side_has_ended_its_thread(db: MessageDatabase, disk: WatchedDisk) -> None:
     async def main(adb: AsyncMessageDatabase) -> None:
         with disk.held():
-            adding = asyncio.create_task(adb.add("q", b"x"))
-            await _write_held_up(disk)
-            closing = asyncio.create_task(adb.close())
-            await _turns()
+            adding, closing = await _closing_while_it_writes(adb, disk)
             assert writers(), "it still writes"
             assert not closing.done()
         await closing
@@ -335,10 +340,7 @@ def test_a_close_that_is_cancelled_leaves_what_others_wait_for_to_be_written(
 ) -> None:
     async def main(adb: AsyncMessageDatabase) -> None:
         with disk.held():
-            adding = asyncio.create_task(adb.add("q", b"x"))
-            await _write_held_up(disk)
-            closing = asyncio.create_task(adb.close())
-            await _turns()
+            adding, closing = await _closing_while_it_writes(adb, disk)
             closing.cancel()
             await asyncio.wait((closing,))
             assert closing.cancelled()
