@@ -18,7 +18,7 @@ OWNERS_OF: Mapping[str, tuple[type, ...]] = {
     "tasks": (AsyncMessageDatabase,),
 }
 
-PLACES: Mapping[str, Callable[[str], Swept]] = {"interrupted": swept_places, "cancelled": swept_waits}
+CUT_AT: Mapping[str, Callable[[str], Swept]] = {"interrupted": swept_places, "cancelled": swept_waits}
 
 
 def _scripts(face: str) -> st.SearchStrategy[Any]:
@@ -37,8 +37,8 @@ def _sweep(name: str, face: str) -> Swept:
     With "cancelled" a task is cancelled at each of the first waits of the call.
     """
     first, _, what = name.partition(" ")
-    if first in PLACES:
-        for steps, failure in PLACES[first](what):
+    if first in CUT_AT:
+        for steps, failure in CUT_AT[first](what):
             yield (steps, False), failure
         return
     for owner in OWNERS_OF[face]:

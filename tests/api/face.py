@@ -157,7 +157,7 @@ class TaskFace:
         self._run(settle(), None)
 
     def close(self, moment: Moment = None) -> Outcome:
-        return self.played(self.db.close, None)
+        return self.played(self.db.close, moment)
 
     def together(self, coroutine: Any) -> Any:
         return self._run(coroutine, None)

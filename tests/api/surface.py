@@ -263,7 +263,7 @@ def steps(owner: type) -> st.SearchStrategy[Step]:
         return st.builds(Block, producers, called, left, names, moments, inner)
 
     block = blocks(st.none() | st.none() | blocks(st.none()))
-    restarts = st.builds(Restart, st.booleans(), st.none() | plain, st.none() if is_async else moments)
+    restarts = st.builds(Restart, st.booleans(), st.none() | plain, moments)
     bodies = st.lists(st.sampled_from(BODIES), min_size=1, max_size=4).map(tuple)
     door = calls(QueueClient, st.none() | st.none() | interrupts())
     loops = st.builds(Consume, given("queue", "lease"), bodies, moments, st.integers(0, 3))

@@ -66,20 +66,23 @@ def swept(owner: type, method: str, chosen: Chosen = range) -> Iterator[tuple[St
     """Play every way to give every argument of a method; yield each with what it failed with."""
     player: Player | None = None
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as home:
-        for place, step in enumerate(every_way(owner, method, chosen)):
-            if player is None:
-                player = Player(Path(home) / str(place), is_async=owner is AsyncMessageDatabase, is_restored=True)
-                for each in (*BEGIN, *BEGIN_OF.get(method, ())):
-                    player.step(each)
-            try:
-                player.step(step)
-                yield step, None
-            except Exception as failure:
+        try:
+            for place, step in enumerate(every_way(owner, method, chosen)):
+                if player is None:
+                    player = Player(Path(home) / str(place), is_async=owner is AsyncMessageDatabase, is_restored=True)
+                    for each in (*BEGIN, *BEGIN_OF.get(method, ())):
+                        player.step(each)
+                failed: Exception | None = None
+                try:
+                    player.step(step)
+                except Exception as failure:
+                    failed = failure
+                    player.end()
+                    player = None
+                yield step, failed
+        finally:  # who asks for no more has it end too
+            if player is not None:
                 player.end()
-                player = None
-                yield step, failure
-        if player is not None:
-            player.end()
 
 
 def _call(method: str, parameters: list[inspect.Parameter], one: inspect.Parameter, argument: Argument) -> Call:

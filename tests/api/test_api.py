@@ -6,6 +6,7 @@
 import dataclasses
 import inspect
 import traceback
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -78,8 +79,8 @@ def test_every_option_is_taken_or_refused_in_words(option: str, tmp_path: Path) 
 
 
 INTERRUPTS = (KeyboardInterrupt, FromAHandler)
-# Of a task, or of what tasks do not do.
-NEVER_WAITS = {"taking that is left", "extend", "add through a socket", "release with a delay", "release", "close"}
+# What is not awaited, gives back without a wait, or is done by threads whatever the face is.
+NEVER_WAITS = {"extend", "release", "release with a delay", "taking that is left", "add through a socket"}
 SHORT = {"release"}  # ten places, which the sample has all
 
 
@@ -113,6 +114,19 @@ def test_a_cancellation_at_any_wait_leaves_a_call_whole_or_not_at_all(what: str)
 
     assert bool(played) == (what not in NEVER_WAITS), "a call waits, or does not"
     assert [f"{steps[-1]}: {failure!r}" for steps, failure in played if failure is not None] == []
+
+
+@for_each("name", FAULTS)
+def test_every_sweep_that_a_fault_names_plays_something(name: str) -> None:
+    for sweep in FAULTS[name].swept:
+        assert any(True for _ in islice(CAMPAIGN.sweep(sweep, FAULTS[name].face), 1)), sweep
+
+
+def test_a_sweep_that_does_not_exist_is_no_find_and_is_said() -> None:
+    misnamed = dataclasses.replace(FAULTS["a-bool-is-a-number"], swept=["the end of taking"])
+
+    with pytest.raises(ValueError, match="'the end of taking' of 'a-bool-is-a-number' plays nothing as threads"):
+        search(CAMPAIGN, misnamed)
 
 
 @a_sample(1)
